@@ -1,0 +1,1 @@
+//! May this call through? A REQUEST authorizer for API Gateway.

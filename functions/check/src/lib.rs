@@ -1,0 +1,1 @@
+//! The same question over HTTP, for services without a gateway.

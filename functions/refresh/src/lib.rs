@@ -1,0 +1,1 @@
+//! Publishes what Postgres holds into this region's Redis, and moves the epochs.

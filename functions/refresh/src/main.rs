@@ -1,0 +1,2 @@
+//! Wires the function.
+fn main() {}

@@ -1,0 +1,2 @@
+//! Wires the program.
+fn main() {}

@@ -1,0 +1,1 @@
+//! What talks to AWS itself; by feature, so that a function takes only what it needs.

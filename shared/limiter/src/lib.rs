@@ -1,0 +1,1 @@
+//! The request path that authorizer and check share.

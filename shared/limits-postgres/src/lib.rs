@@ -1,0 +1,1 @@
+//! Rules, registry, revisions and audit in Postgres, or in memory.

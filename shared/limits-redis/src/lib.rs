@@ -1,0 +1,1 @@
+//! Counters and the published rules in Redis, or in memory.

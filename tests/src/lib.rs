@@ -1,0 +1,1 @@
+//! The stories: real binaries, real Redis, real Postgres.
