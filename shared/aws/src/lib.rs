@@ -1,1 +1,4 @@
 //! What talks to AWS itself; by feature, so that a function takes only what it needs.
+
+#[cfg(feature = "sns")]
+pub mod sns;
