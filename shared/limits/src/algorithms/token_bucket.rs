@@ -1,0 +1,143 @@
+//! The token bucket: a level that drains evenly and takes as much as fits.
+
+use std::time::Duration;
+
+use crate::quota::Quota;
+
+/// What is kept of a bucket. None is kept of a full one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct State {
+    /// What has been taken and has not come back, as of `tick`.
+    pub level: u64,
+    /// When that was, in the quota's ticks since 1970.
+    pub tick: u64,
+}
+
+/// What a bucket says at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reading {
+    /// What has been taken and has not come back.
+    pub level: u64,
+    /// By how many ticks the bucket's own clock is ahead: it gives nothing back until they are over.
+    pub ahead: u64,
+}
+
+impl Reading {
+    /// A full bucket.
+    pub const FULL: Reading = Reading { level: 0, ahead: 0 };
+
+    /// Reads a bucket at `now`, in the quota's ticks. A clock that steps back by up to a second does not move the bucket; one
+    /// that was further ahead is disbelieved, and the bucket goes on from now.
+    pub fn at(state: Option<State>, quota: &Quota, now: u64) -> Self {
+        let Some(State { level, tick }) = state else {
+            return Self::FULL;
+        };
+        match now.checked_sub(tick) {
+            Some(elapsed) => Self {
+                level: level.saturating_sub(elapsed.saturating_mul(quota.limit())),
+                ahead: 0,
+            },
+            None if tick - now > quota.tick().per_second() => Self { level, ahead: 0 },
+            None => Self {
+                level,
+                ahead: tick - now,
+            },
+        }
+    }
+
+    /// Whether `cost` (of [`Quota::cost`]) fits.
+    pub fn fits(&self, quota: &Quota, cost: u64) -> bool {
+        self.level + cost <= quota.capacity()
+    }
+
+    /// The bucket after `cost` was taken at `now`.
+    pub fn taken(&self, cost: u64, now: u64) -> (Self, State) {
+        let reading = Self {
+            level: self.level + cost,
+            ahead: self.ahead,
+        };
+        let state = State {
+            level: reading.level,
+            tick: now + self.ahead,
+        };
+        (reading, state)
+    }
+
+    /// Requests that would pass now, at most the limit.
+    pub fn remaining(&self, quota: &Quota) -> u64 {
+        // A limit that was lowered leaves more in the bucket than it now holds.
+        let room = quota.capacity().saturating_sub(self.level);
+        (room / quota.window_ticks()).min(quota.limit())
+    }
+
+    /// How long until the bucket is full.
+    pub fn until_full(&self, quota: &Quota) -> Duration {
+        self.until_drained(quota, self.level)
+    }
+
+    /// The least wait after which `cost` fits, nothing else being taken: `ceil((level + cost − capacity) / limit)` ticks.
+    pub fn wait(&self, quota: &Quota, cost: u64) -> Duration {
+        self.until_drained(quota, (self.level + cost).saturating_sub(quota.capacity()))
+    }
+
+    fn until_drained(&self, quota: &Quota, units: u64) -> Duration {
+        let ticks = if units == 0 {
+            0
+        } else {
+            self.ahead + units.div_ceil(quota.limit())
+        };
+        quota.tick().duration(ticks)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rule::Algorithm;
+
+    fn quota(limit: u64, burst: u64, window: u64) -> Quota {
+        Quota::new(Algorithm::TokenBucket, limit, Some(burst), window).unwrap()
+    }
+
+    #[test]
+    fn a_token_suffices_at_exactly_one() {
+        // One each 2 s: after 2 s to the microsecond it passes, one microsecond earlier it does not.
+        let quota = quota(1, 1, 2);
+        let cost = quota.cost(1).unwrap();
+        let (taken, state) = Reading::FULL.taken(cost, 5_000_000);
+        assert_eq!(taken.wait(&quota, cost), Duration::from_secs(2));
+        let early = Reading::at(Some(state), &quota, 6_999_999);
+        assert!(!early.fits(&quota, cost));
+        assert_eq!(early.wait(&quota, cost), Duration::from_micros(1));
+        assert!(Reading::at(Some(state), &quota, 7_000_000).fits(&quota, cost));
+    }
+
+    #[test]
+    fn a_raised_limit_lets_the_difference_through_at_once() {
+        let (old, new) = (quota(10, 10, 60), quota(20, 20, 60));
+        let state = State {
+            level: old.capacity(),
+            tick: 9,
+        };
+        let reading = Reading::at(Some(state), &new, 9);
+        assert_eq!(reading.remaining(&new), 10);
+        assert_eq!(
+            Reading::at(Some(state), &quota(5, 5, 60), 9).remaining(&quota(5, 5, 60)),
+            0
+        );
+    }
+
+    #[test]
+    fn a_clock_a_little_behind_adds_to_the_wait_and_one_far_behind_is_believed() {
+        let quota = quota(1, 1, 1);
+        let cost = quota.cost(1).unwrap();
+        let state = State {
+            level: quota.capacity(),
+            tick: 10_000_000,
+        };
+        let little = Reading::at(Some(state), &quota, 9_500_000);
+        assert_eq!(little.wait(&quota, cost), Duration::from_millis(1500));
+        let far = Reading::at(Some(state), &quota, 1_000_000);
+        assert_eq!(far.wait(&quota, cost), Duration::from_secs(1));
+    }
+}

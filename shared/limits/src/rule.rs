@@ -1,0 +1,480 @@
+//! A rule: who may call what how often.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::fields::{Fault, Fields};
+use crate::pattern::Pattern;
+use crate::quota::Quota;
+use crate::registry::check_client_id;
+
+/// The largest `limit` and `burst`.
+pub const MOST: u64 = 1_000_000_000;
+/// The longest `time_window`, in seconds: a leap year.
+pub const LONGEST_WINDOW: u64 = 31_622_400;
+/// The largest `split`.
+pub const MOST_SHARES: u64 = 64;
+/// The longest `description`, in bytes.
+pub const LONGEST_DESCRIPTION: usize = 1024;
+
+/// A closed list of words: an enum, its texts, and what to tell whoever writes another.
+macro_rules! words {
+    ($(#[$doc:meta])* $name:ident, $wanted:literal { $($(#[$word_doc:meta])* $word:ident = $text:literal,)+ }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+        pub enum $name {
+            $($(#[$word_doc])* #[serde(rename = $text)] $word,)+
+        }
+
+        impl $name {
+            /// Every word, in order.
+            pub const ALL: &'static [$name] = &[$($name::$word),+];
+
+            /// The word as it stands in JSON, Postgres and headers.
+            pub fn as_str(self) -> &'static str {
+                match self { $($name::$word => $text,)+ }
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = String;
+
+            fn from_str(text: &str) -> Result<Self, String> {
+                match text {
+                    $($text => Ok($name::$word),)+
+                    _ => Err($wanted.to_owned()),
+                }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+    };
+}
+pub(crate) use words;
+
+words! {
+    /// What a client has paid for.
+    Tier, "must be one of free, paid, premium" {
+        /// Nothing.
+        Free = "free",
+        /// Something.
+        Paid = "paid",
+        /// The most.
+        Premium = "premium",
+    }
+}
+
+words! {
+    /// Who shares a bucket.
+    Per, "must be one of client, all, ip" {
+        /// Each client has its own.
+        Client = "client",
+        /// There is one.
+        All = "all",
+        /// Each address has its own; of IPv6 each /64.
+        Ip = "ip",
+    }
+}
+
+words! {
+    /// How a bucket counts.
+    Algorithm, "must be one of token_bucket, leaky_bucket, fixed_window, sliding_window, sliding_log" {
+        /// Refills evenly, lets bursts of the whole limit through.
+        TokenBucket = "token_bucket",
+        /// Refills evenly, smooth.
+        LeakyBucket = "leaky_bucket",
+        /// So many in each window aligned to UTC.
+        FixedWindow = "fixed_window",
+        /// An estimate over two windows aligned to UTC.
+        SlidingWindow = "sliding_window",
+        /// So many in any window.
+        SlidingLog = "sliding_log",
+    }
+}
+
+words! {
+    /// What a rule does while Redis is out.
+    OnFailure, "must be one of limit, allow, deny" {
+        /// A small limit in each container.
+        Limit = "limit",
+        /// Lets calls through.
+        Allow = "allow",
+        /// Answers 503.
+        Deny = "deny",
+    }
+}
+
+words! {
+    /// Whether a rule is in force.
+    Status, "must be one of active, shadow, terminated" {
+        /// It is.
+        Active = "active",
+        /// It is evaluated and reported, and never denies.
+        Shadow = "shadow",
+        /// It is kept and not evaluated.
+        Terminated = "terminated",
+    }
+}
+
+/// What an operator writes of a rule, not yet checked as a whole.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Draft {
+    /// `[METHOD ]pattern` or a service's name, as written.
+    pub resource: String,
+    /// The client that the rule is for; none is anyone.
+    #[serde(default)]
+    pub client: Option<String>,
+    /// The tier that the rule is for; none is anyone. Not beside a client.
+    #[serde(default)]
+    pub tier: Option<Tier>,
+    /// Who shares a bucket.
+    #[serde(default = "default::per")]
+    pub per: Per,
+    /// Whether broader rules of the same `per` step aside where this one applies.
+    #[serde(default, rename = "override")]
+    pub overrides: bool,
+    /// In how many buckets the rule is spread.
+    #[serde(default = "default::split")]
+    pub split: u64,
+    /// How its buckets count.
+    #[serde(default = "default::algorithm")]
+    pub algorithm: Algorithm,
+    /// Requests a window; none is an exemption, 0 a block.
+    pub limit: Option<u64>,
+    /// The window, in seconds.
+    pub time_window: u64,
+    /// Capacity of a token or leaky bucket, in requests; none follows the algorithm.
+    #[serde(default)]
+    pub burst: Option<u64>,
+    /// What happens while Redis is out.
+    #[serde(default = "default::on_failure")]
+    pub on_failure: OnFailure,
+    /// Whether it is in force.
+    #[serde(default = "default::status")]
+    pub status: Status,
+    /// For people.
+    #[serde(default)]
+    pub description: String,
+}
+
+mod default {
+    use super::{Algorithm, OnFailure, Per, Status};
+
+    pub(super) fn per() -> Per {
+        Per::Client
+    }
+    pub(super) fn split() -> u64 {
+        1
+    }
+    pub(super) fn algorithm() -> Algorithm {
+        Algorithm::TokenBucket
+    }
+    pub(super) fn on_failure() -> OnFailure {
+        OnFailure::Limit
+    }
+    pub(super) fn status() -> Status {
+        Status::Active
+    }
+}
+
+impl Draft {
+    /// A rule of so many requests in so many seconds, all else by default.
+    pub fn new(resource: impl Into<String>, limit: Option<u64>, time_window: u64) -> Self {
+        Self {
+            resource: resource.into(),
+            client: None,
+            tier: None,
+            per: default::per(),
+            overrides: false,
+            split: default::split(),
+            algorithm: default::algorithm(),
+            limit,
+            time_window,
+            burst: None,
+            on_failure: default::on_failure(),
+            status: default::status(),
+            description: String::new(),
+        }
+    }
+
+    /// Reads a draft out of a request's body: `resource`, `limit` and `time_window` must be there, what else is left out takes
+    /// its default. `None` where a fault was noted in `fields`.
+    pub fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let limit_is = "an integer from 0 to 1000000000, or null for an exemption";
+        let there = [
+            fields.require("resource", "what the rule is about, as in `GET /orders/*`"),
+            fields.require("limit", limit_is),
+            fields.require("time_window", "seconds, 1 to 31622400"),
+        ];
+        let resource = fields.text("resource");
+        let limit = match fields.value("limit") {
+            None | Some(Value::Null) => Some(None),
+            Some(value) => match value.as_u64() {
+                Some(limit) => Some(Some(limit)),
+                None => {
+                    fields.fault("limit", format!("must be {limit_is}"));
+                    None
+                }
+            },
+        };
+        // Bounds are the constructor's: here only what JSON can get wrong.
+        let any = (0, u64::MAX);
+        let time_window = fields.integer("time_window", any.0, any.1);
+        let client = fields.text("client").map(str::to_owned);
+        let tier = fields.choice("tier");
+        let per = fields.choice("per").unwrap_or_else(default::per);
+        let overrides = fields.boolean("override").unwrap_or_default();
+        let split = fields.integer("split", 1, MOST_SHARES).unwrap_or(1);
+        let algorithm = fields
+            .choice("algorithm")
+            .unwrap_or_else(default::algorithm);
+        let burst = fields.integer("burst", any.0, any.1);
+        let on_failure = fields
+            .choice("on_failure")
+            .unwrap_or_else(default::on_failure);
+        let status = fields.choice("status").unwrap_or_else(default::status);
+        let description = fields.text("description").unwrap_or_default().to_owned();
+        if there.contains(&false) {
+            return None;
+        }
+        let nothing = "must not be null";
+        if resource.is_none() && fields.has("resource") {
+            fields.fault_once("resource", nothing);
+        }
+        if time_window.is_none() {
+            fields.fault_once("time_window", "must be an integer from 1 to 31622400");
+        }
+        Some(Self {
+            resource: resource?.to_owned(),
+            client,
+            tier,
+            per,
+            overrides,
+            split,
+            algorithm,
+            limit: limit?,
+            time_window: time_window?,
+            burst,
+            on_failure,
+            status,
+            description,
+        })
+    }
+}
+
+/// A rule that can be counted. There is no other way to one than [`Rule::new`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rule {
+    id: Uuid,
+    draft: Draft,
+    pattern: Pattern,
+    quota: Option<Quota>,
+}
+
+impl Rule {
+    /// The one constructor: every road to a rule goes through it, a request's body, a row of Postgres and the published copy
+    /// alike.
+    ///
+    /// # Errors
+    /// Every fault of the draft, by field.
+    pub fn new(id: Uuid, draft: Draft) -> Result<Self, Vec<Fault>> {
+        let mut faults = Vec::new();
+        let mut fault = |field: &str, detail: String| faults.push(Fault::new(field, detail));
+
+        let pattern = Pattern::parse(&draft.resource);
+        if let Err(detail) = &pattern {
+            fault("resource", detail.clone());
+        }
+        if let Some(client) = &draft.client {
+            if let Err(detail) = check_client_id(client) {
+                fault("client", detail);
+            }
+            if draft.tier.is_some() {
+                fault("tier", "must be null where a client is named".to_owned());
+            }
+        }
+        if draft.limit.is_some_and(|limit| limit > MOST) {
+            fault(
+                "limit",
+                format!("must be an integer from 0 to {MOST}, or null"),
+            );
+        }
+        if !(1..=LONGEST_WINDOW).contains(&draft.time_window) {
+            fault(
+                "time_window",
+                format!("must be an integer from 1 to {LONGEST_WINDOW}"),
+            );
+        }
+        if draft
+            .burst
+            .is_some_and(|burst| !(1..=MOST).contains(&burst))
+        {
+            fault(
+                "burst",
+                format!("must be an integer from 1 to {MOST}, or null"),
+            );
+        }
+        if draft.split != 1 {
+            fault(
+                "split",
+                "must be 1: spreading a rule is not supported".to_owned(),
+            );
+        }
+        if draft.description.len() > LONGEST_DESCRIPTION || draft.description.contains('\u{0}') {
+            fault(
+                "description",
+                format!("must be at most {LONGEST_DESCRIPTION} bytes without NUL"),
+            );
+        }
+        let quota = match draft.limit {
+            _ if !faults.is_empty() => None,
+            None | Some(0) => Quota::check_algorithm(draft.algorithm)
+                .map_err(|fault| faults.push(fault))
+                .ok()
+                .and(None),
+            Some(limit) => Quota::new(draft.algorithm, limit, draft.burst, draft.time_window)
+                .map_err(|fault| faults.push(fault))
+                .ok(),
+        };
+        match pattern {
+            Ok(pattern) if faults.is_empty() => Ok(Self {
+                id,
+                draft,
+                pattern,
+                quota,
+            }),
+            _ => Err(faults),
+        }
+    }
+
+    /// Its id.
+    pub fn id(&self) -> Uuid {
+        self.id
+    }
+
+    /// What was written of it.
+    pub fn draft(&self) -> &Draft {
+        &self.draft
+    }
+
+    /// What it is about.
+    pub fn pattern(&self) -> &Pattern {
+        &self.pattern
+    }
+
+    /// How it counts; none where it does not: an exemption or a block.
+    pub fn quota(&self) -> Option<&Quota> {
+        self.quota.as_ref()
+    }
+
+    /// Whether it lets through without counting (`limit: null`).
+    pub fn exempts(&self) -> bool {
+        self.draft.limit.is_none()
+    }
+
+    /// Whether it lets nothing through (`limit: 0`).
+    pub fn blocks(&self) -> bool {
+        self.draft.limit == Some(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn faults(body: Value) -> Vec<String> {
+        let mut fields = Fields::of(&body).unwrap();
+        let draft = Draft::read(&mut fields);
+        let mut faults = fields.finish();
+        if let Some(draft) = draft
+            && let Err(more) = Rule::new(Uuid::nil(), draft)
+        {
+            faults.extend(more);
+        }
+        faults.into_iter().map(|fault| fault.field).collect()
+    }
+
+    #[test]
+    fn three_fields_make_a_rule() {
+        assert!(faults(json!({"resource": "/x", "limit": 1, "time_window": 60})).is_empty());
+        assert!(faults(json!({"resource": "/x", "limit": null, "time_window": 60})).is_empty());
+        assert!(faults(json!({"resource": "/x", "limit": 0, "time_window": 60})).is_empty());
+        assert_eq!(faults(json!({})), ["resource", "limit", "time_window"]);
+    }
+
+    #[test]
+    fn every_fault_is_told_at_once() {
+        let told = faults(json!({
+            "resource": "/a*", "client": "", "tier": "free", "limit": 2_000_000_000, "time_window": 0, "burst": 0,
+            "description": "x".repeat(1025),
+        }));
+        assert_eq!(
+            told,
+            [
+                "resource",
+                "client",
+                "tier",
+                "limit",
+                "time_window",
+                "burst",
+                "description"
+            ]
+        );
+        let told = faults(json!({
+            "resource": 7, "per": "galaxy", "override": "yes", "split": 65, "algorithm": "guess", "limit": -1, "time_window": 1.5,
+            "on_failure": "panic", "status": "on", "colour": "red",
+        }));
+        for field in [
+            "resource",
+            "per",
+            "override",
+            "split",
+            "algorithm",
+            "limit",
+            "time_window",
+            "on_failure",
+            "status",
+            "colour",
+        ] {
+            assert_eq!(
+                told.iter().filter(|told| *told == field).count(),
+                1,
+                "{field}: {told:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_counted_exactly_is_refused() {
+        let big = json!({"resource": "/x", "limit": 1, "time_window": 60, "burst": 1_000_000_000});
+        assert_eq!(faults(big), ["burst"]);
+        let big = json!({"resource": "/x", "limit": 1_000_000_000, "time_window": 60});
+        assert_eq!(faults(big), ["limit"]);
+        let month = json!({"resource": "/x", "limit": 1_000_000_000, "time_window": 2_678_400});
+        assert!(faults(month).is_empty());
+    }
+
+    #[test]
+    fn the_algorithms_that_do_not_count_yet_are_refused() {
+        for algorithm in [
+            "leaky_bucket",
+            "fixed_window",
+            "sliding_window",
+            "sliding_log",
+        ] {
+            for limit in [json!(1), json!(0), json!(null)] {
+                let body = json!({"resource": "/x", "limit": limit, "time_window": 60, "algorithm": algorithm});
+                assert_eq!(faults(body), ["algorithm"]);
+            }
+        }
+        let split =
+            json!({"resource": "/x", "limit": 9, "time_window": 60, "per": "all", "split": 2});
+        assert_eq!(faults(split), ["split"]);
+    }
+}
