@@ -1,1 +1,4 @@
 //! The whole system on one machine.
+
+pub mod servers;
+pub mod topic;
