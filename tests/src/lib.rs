@@ -1,1 +1,13 @@
-//! The stories: real binaries, real Redis, real Postgres.
+//! What the stories stand on: the real binaries in containers, and stores of their own.
+// This crate is test code: what fails here is a failed test, and a panic says so best.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod binaries;
+mod container;
+mod region;
+mod runtime_api;
+pub mod stores;
+
+pub use binaries::Function;
+pub use container::{Container, FunctionError};
+pub use region::{Region, subscriber};

@@ -1,1 +1,7 @@
 //! The stories.
+// Helpers beside the tests are test code too.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod containers;
+mod servers;
+mod topic;

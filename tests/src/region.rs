@@ -1,0 +1,75 @@
+//! One region with everything in it: stores, topic, and as many containers as a story needs.
+
+use std::sync::Arc;
+
+use local::topic::{Subscriber, Topic};
+use serde_json::Value;
+
+use crate::{Container, Function, stores};
+
+/// A key prefix in the shared Redis, a database of its own, a topic whose subscriber is a container of `refresh`.
+pub struct Region {
+    /// What announces changes here.
+    pub topic: Topic,
+    /// The container that the topic and the schedule wake.
+    pub refresh: Arc<Container>,
+    variables: Vec<(String, String)>,
+}
+
+impl Region {
+    /// In the stores that stories share.
+    pub async fn new() -> Self {
+        Self::with(&stores::redis().url(), &stores::database().await).await
+    }
+
+    /// In stores by URL.
+    pub async fn with(redis: &str, database: &str) -> Self {
+        let mut variables = vec![
+            ("REDIS_URL".to_owned(), redis.to_owned()),
+            ("KEY_PREFIX".to_owned(), stores::unique("t")),
+            ("DATABASE_URL".to_owned(), database.to_owned()),
+        ];
+        let refresh = Container::start(Function::Refresh, variables.clone()).await;
+        let refresh = Arc::new(refresh);
+        let topic = Topic::start(vec![subscriber(Arc::clone(&refresh))])
+            .await
+            .unwrap();
+        let announcing = topic.variables();
+        variables.extend(announcing.map(|(name, value)| (name.to_owned(), value)));
+        Self {
+            topic,
+            refresh,
+            variables,
+        }
+    }
+
+    /// A new container of a function, with this region's stores and topic.
+    pub async fn container(&self, function: Function) -> Container {
+        self.container_with(function, &[]).await
+    }
+
+    /// The same with more variables, or with others in place of this region's.
+    pub async fn container_with(&self, function: Function, more: &[(&str, &str)]) -> Container {
+        let more = more
+            .iter()
+            .map(|&(name, value)| (name.to_owned(), value.to_owned()));
+        Container::start(function, self.variables.iter().cloned().chain(more)).await
+    }
+
+    /// The value of one of this region's variables.
+    pub fn variable(&self, name: &str) -> &str {
+        let found = self.variables.iter().find(|(known, _)| known == name);
+        &found.unwrap_or_else(|| panic!("no variable {name}")).1
+    }
+}
+
+/// Hands a topic's events to a container.
+pub fn subscriber(container: Arc<Container>) -> Subscriber {
+    Arc::new(move |event: Value| {
+        let container = Arc::clone(&container);
+        Box::pin(async move {
+            let outcome = container.invoke(&event).await;
+            outcome.map(drop).map_err(|error| error.to_string())
+        })
+    })
+}
