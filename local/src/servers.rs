@@ -109,7 +109,11 @@ fn wait_until_ready(
     let deadline = Instant::now() + START_DEADLINE;
     loop {
         if let Some(status) = child.ended() {
-            return Err(not_started(program, child, format!("it ended with {status}")));
+            return Err(not_started(
+                program,
+                child,
+                format!("it ended with {status}"),
+            ));
         }
         if answers() {
             return Ok(());

@@ -263,8 +263,11 @@ fn random_word() -> Result<String, ServerError> {
 
 /// Postgres writes `ready` as the eighth line of this file once it takes connections.
 fn accepts(status: &Path) -> bool {
-    fs::read_to_string(status)
-        .is_ok_and(|text| text.lines().nth(7).is_some_and(|line| line.trim() == "ready"))
+    fs::read_to_string(status).is_ok_and(|text| {
+        text.lines()
+            .nth(7)
+            .is_some_and(|line| line.trim() == "ready")
+    })
 }
 
 /// The processes of the postmaster.

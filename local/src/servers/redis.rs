@@ -7,8 +7,8 @@ use std::{
 };
 
 use super::{
-    Child, End, LOOPBACK, ServerError, connect, find_program, free_port,
-    temporary_folder, wait_until_ready,
+    Child, End, LOOPBACK, ServerError, connect, find_program, free_port, temporary_folder,
+    wait_until_ready,
 };
 
 const PROGRAM: &str = "redis-server";
