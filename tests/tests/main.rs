@@ -4,4 +4,5 @@
 
 mod containers;
 mod servers;
+mod template;
 mod topic;
