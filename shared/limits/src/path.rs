@@ -36,6 +36,26 @@ impl<'a> Resource<'a> {
         }
     }
 
+    /// The same call without the segments of `prefix` in front, where its path begins with all of them: a gateway's stage, a
+    /// base path. Compared as paths are, so that no spelling of the prefix hides a path from its rules.
+    ///
+    /// ```
+    /// use limits::{Pattern, Resource};
+    /// let orders = Pattern::parse("GET /orders").unwrap();
+    /// let call = Resource::path("GET", "//%70rod/./orders", None).below("/prod");
+    /// assert!(orders.fits(&call));
+    /// ```
+    #[must_use]
+    pub fn below(mut self, prefix: &str) -> Self {
+        let prefix = segments(prefix);
+        if let Target::Path(path) = &mut self.target
+            && path.starts_with(&prefix)
+        {
+            path.drain(..prefix.len());
+        }
+        self
+    }
+
     /// A resource as people write it: `GET /orders/1`, `/orders/1`, or a service's name. With a method that stands alone or an
     /// empty text there is nothing to match but the rules for everything.
     pub fn parse(text: &'a str) -> Self {
@@ -86,13 +106,13 @@ pub(crate) fn segments(path: &str) -> Vec<Cow<'_, str>> {
     if path.contains('%') {
         let decoded = percent_decode_str(path).decode_utf8_lossy();
         match decoded {
-            Cow::Borrowed(decoded) => each_segment(decoded, |s| Cow::Borrowed(s), &mut segments),
+            Cow::Borrowed(decoded) => each_segment(decoded, Cow::Borrowed, &mut segments),
             Cow::Owned(decoded) => {
                 each_segment(&decoded, |s| Cow::Owned(s.to_owned()), &mut segments);
             }
         }
     } else {
-        each_segment(path, |s| Cow::Borrowed(s), &mut segments);
+        each_segment(path, Cow::Borrowed, &mut segments);
     }
     segments
 }
@@ -145,6 +165,21 @@ mod tests {
     #[test]
     fn case_is_part_of_a_path() {
         assert_ne!(segments("/API"), segments("/api"));
+    }
+
+    #[test]
+    fn only_a_whole_prefix_of_segments_is_left_out() {
+        let below = |path, prefix| match Resource::path("GET", path, None).below(prefix).target {
+            Target::Path(segments) => segments.join("/"),
+            Target::Service(name) => panic!("{name} is a service"),
+        };
+        assert_eq!(below("/api/v1/orders", "/api/v1"), "orders");
+        assert_eq!(below("/x/../api;a=b/v1/orders", "api/v1/"), "orders");
+        assert_eq!(below("/api/v1", "/api/v1"), "");
+        assert_eq!(below("/api/v10/orders", "/api/v1"), "api/v10/orders");
+        assert_eq!(below("/api", "/api/v1"), "api");
+        assert_eq!(below("/API/v1/orders", "/api/v1"), "API/v1/orders");
+        assert_eq!(below("/orders", ""), "orders");
     }
 
     #[test]
