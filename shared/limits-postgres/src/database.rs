@@ -26,7 +26,7 @@ pub enum DatabaseError {
 #[derive(Clone)]
 pub enum Database {
     /// A Postgres server.
-    Postgres(Postgres),
+    Postgres(Box<Postgres>),
     /// This process alone, for as long as it lives.
     Memory(Memory),
 }
@@ -61,7 +61,7 @@ impl Database {
         if url == "memory://" {
             Ok(Self::memory())
         } else if url.starts_with("postgres://") || url.starts_with("postgresql://") {
-            Postgres::parse(url).map(Database::Postgres)
+            Postgres::parse(url).map(|postgres| Database::Postgres(Box::new(postgres)))
         } else {
             Err("must be postgres://… or memory://".to_owned())
         }
@@ -86,7 +86,9 @@ impl Database {
 
     pub(crate) async fn session(&self) -> Result<Session, DatabaseError> {
         match self {
-            Database::Postgres(postgres) => Ok(Session::Postgres(postgres.connection().await?)),
+            Database::Postgres(postgres) => {
+                Ok(Session::Postgres(Box::new(postgres.connection().await?)))
+            }
             Database::Memory(memory) => Ok(Session::Memory(memory.view().await?)),
         }
     }

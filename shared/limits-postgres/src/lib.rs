@@ -1,11 +1,12 @@
 //! Rules, registry, revisions and audit in Postgres, or in memory.
 //!
 //! Read in this order: [`database`] (which store), [`record`] (what it holds), [`refusal`] (when the answer is no), then the
-//! operations: [`change_rules`], [`find_rules`], [`change_clients`], [`change_keys`], [`find_clients`], [`read_audit`], and
+//! operations: [`change_rules`], [`change_pair`], [`find_rules`], [`change_clients`], [`change_keys`], [`find_clients`], [`read_audit`], and
 //! [`feed`], from which the published copy is made. Each is written once, over a session that is either store's.
 
 pub mod change_clients;
 pub mod change_keys;
+pub mod change_pair;
 pub mod change_rules;
 mod crowd;
 pub mod database;

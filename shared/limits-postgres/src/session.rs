@@ -45,7 +45,7 @@ pub(crate) enum Whose<'a> {
 
 /// A conversation with either store. Reads stand for themselves; writes are between [`Session::begin`] and [`Session::commit`].
 pub(crate) enum Session {
-    Postgres(Connection),
+    Postgres(Box<Connection>),
     Memory(View),
 }
 
