@@ -60,8 +60,8 @@ fn machine(doing: impl Into<String>) -> impl FnOnce(io::Error) -> ServerError {
     move |source| ServerError::Machine { doing, source }
 }
 
-/// A folder of its own under the system's temporary folder.
-fn temporary_folder(name: &str) -> Result<PathBuf, ServerError> {
+/// Makes a new folder under the system's temporary folder, with `name` in its name. It is the caller's to remove.
+pub fn temporary_folder(name: &str) -> Result<PathBuf, ServerError> {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let folder = std::env::temp_dir().join(format!(
         "weir-{name}-{}-{}-{:x}",

@@ -3,7 +3,6 @@
 use std::{
     fmt, fs,
     path::PathBuf,
-    process,
     sync::{
         Mutex,
         atomic::{AtomicU32, Ordering},
@@ -11,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use local::servers::{Child, End};
+use local::servers::{Child, End, temporary_folder};
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -70,8 +69,8 @@ impl Container {
         let api = RuntimeApi::start().await;
         let name = function.name();
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let folder = std::env::temp_dir().join(format!("weir-{name}-{}-{number}", process::id()));
-        fs::create_dir(&folder).unwrap();
+        let path = function.path();
+        let folder = temporary_folder(name).unwrap();
         let variables = [
             ("AWS_LAMBDA_RUNTIME_API", api.address().to_string()),
             ("AWS_LAMBDA_FUNCTION_NAME", name.to_owned()),
@@ -88,7 +87,6 @@ impl Container {
                 .into_iter()
                 .map(|(name, value)| (name.into(), value.into())),
         );
-        let path = function.path();
         let child = Child::start(&folder, End::Kill, &path, [], variables).unwrap();
         Self {
             api,
