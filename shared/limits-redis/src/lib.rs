@@ -1,1 +1,16 @@
-//! Counters and the published rules in Redis, or in memory.
+//! Counters and the published copy of rules and registry: in Redis, or in this process alone.
+//!
+//! [`Store`] is what the request path asks; [`publish`] is how `refresh` writes. `take.lua` is the one script that decides.
+
+pub mod connection;
+pub mod keys;
+pub mod memory;
+pub mod publish;
+pub mod published;
+pub mod store;
+pub mod take;
+
+pub use publish::{LaneState, Page, Published, Version};
+pub use published::{Changes, Lookup};
+pub use store::{Store, StoreError};
+pub use take::{Call, Reply};

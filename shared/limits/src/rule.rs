@@ -122,7 +122,10 @@ words! {
 }
 
 /// What an operator writes of a rule, not yet checked as a whole.
+///
+/// As JSON it is what is published: a field that this code does not know makes it unreadable, since it may mean anything.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Draft {
     /// `[METHOD ]pattern` or a service's name, as written.
     pub resource: String,
@@ -144,7 +147,8 @@ pub struct Draft {
     /// How its buckets count.
     #[serde(default = "default::algorithm")]
     pub algorithm: Algorithm,
-    /// Requests a window; none is an exemption, 0 a block.
+    /// Requests a window; none is an exemption, 0 a block. Never left out: an omission must not exempt anyone.
+    #[serde(deserialize_with = "Option::deserialize")]
     pub limit: Option<u64>,
     /// The window, in seconds.
     pub time_window: u64,
@@ -352,6 +356,21 @@ impl Rule {
         }
     }
 
+    /// What stands in for a rule that was published and is not understood: it concerns whom and what `draft` says, and counts by
+    /// nothing, so that it must be treated as if Redis were out for it. None where not even its pattern is understood.
+    pub fn stand_in(id: Uuid, draft: Draft) -> Option<Self> {
+        let pattern = Pattern::parse(&draft.resource).ok()?;
+        Some(Self {
+            id,
+            draft: Draft {
+                limit: Some(1),
+                ..draft
+            },
+            pattern,
+            quota: None,
+        })
+    }
+
     /// Its id.
     pub fn id(&self) -> Uuid {
         self.id
@@ -367,7 +386,7 @@ impl Rule {
         &self.pattern
     }
 
-    /// How it counts; none where it does not: an exemption or a block.
+    /// How it counts; none where it does not: an exemption, a block, or a stand-in for a rule that is not understood.
     pub fn quota(&self) -> Option<&Quota> {
         self.quota.as_ref()
     }

@@ -1,0 +1,351 @@
+//! Writing the published copy. `refresh` alone does: it compares, writes what differs, and moves the lanes up.
+//!
+//! Every write is "unless newer", so that two refreshers at once, twice or in the wrong order converge.
+
+use std::str::FromStr;
+use std::sync::LazyLock;
+
+use limits::Lane;
+use limits::registry::{Client, Name};
+use redis::{FromRedisValue, Value};
+use serde_json::json;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use crate::connection::{PATIENCE, Script};
+use crate::keys::hashed;
+use crate::store::{RedisStore, Store, StoreError};
+
+static PUT: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("put.lua").to_owned()));
+static ENTRIES: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("entries.lua").to_owned()));
+static MOVE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("move.lua").to_owned()));
+
+/// How long the mark of a deletion is kept, in ms: longer than any writer that was held up can live.
+const DELETION_KEPT_MS: u64 = 24 * 60 * 60 * 1000;
+
+/// How new something is that came from the database. A new history always wins: a database that was restored begins one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Version {
+    /// When the history began, in ms since 1970; made by whoever noticed.
+    pub history: u64,
+    /// The database's revision.
+    pub revision: u64,
+}
+
+impl FromStr for Version {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (history, revision) = text.split_once(' ').ok_or(())?;
+        Ok(Self {
+            history: history.parse().map_err(|_| ())?,
+            revision: revision.parse().map_err(|_| ())?,
+        })
+    }
+}
+
+/// What a region has published: the head.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Published {
+    /// The stamp of the newest page, in ms since 1970: when it was published.
+    pub stamp: u64,
+    /// The stamp that every lane must have reached.
+    pub all: u64,
+    /// What of the database is published.
+    pub version: Version,
+    /// The random id of that revision.
+    pub change: Uuid,
+}
+
+/// How far a lane is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LaneState {
+    /// Its epoch; none where it lost its data.
+    pub epoch: Option<u64>,
+    /// The version that its registry entries have reached.
+    pub reached: Option<Version>,
+}
+
+/// One page of a publication.
+#[derive(Debug, Clone, Default)]
+pub struct Page {
+    /// The version that it was read at.
+    pub version: Version,
+    /// The least stamp to give it.
+    pub least: u64,
+    /// Chunks and their bodies ([`chunk_body`]).
+    pub chunks: Vec<(u16, String)>,
+    /// Names that changed.
+    pub names: Vec<Name>,
+    /// With the page that ends a publication: what is then published.
+    pub end: Option<End>,
+}
+
+/// What the last page of a publication says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct End {
+    /// The revision that is now published, of the page's history.
+    pub revision: u64,
+    /// Its random id.
+    pub change: Uuid,
+    /// Whether all lanes must reach this stamp.
+    pub all: bool,
+    /// Whether readers must begin afresh, since a new history began.
+    pub fresh: bool,
+    /// Whether readers must forget their registry views.
+    pub forget: bool,
+}
+
+/// A chunk as it is published: its version, and of each rule (the columns of its row) what is not by default.
+pub fn chunk_body(version: Version, rules: &[serde_json::Value]) -> String {
+    let rows: Vec<serde_json::Value> = rules
+        .iter()
+        .filter_map(|rule| {
+            let mut row = rule.as_object()?.clone();
+            let id = row.remove("id")?;
+            for unread in ["revision", "created_at", "updated_at", "description"] {
+                row.remove(unread);
+            }
+            row.retain(|name, value| !is_default(name, value));
+            Some(json!([id, row]))
+        })
+        .collect();
+    format!(
+        "{} {}\n{}",
+        version.history,
+        version.revision,
+        serde_json::Value::Array(rows)
+    )
+}
+
+fn is_default(name: &str, value: &serde_json::Value) -> bool {
+    match name {
+        "client" | "tier" | "burst" => value.is_null(),
+        "override" => *value == json!(false),
+        "split" => *value == json!(1),
+        "per" => *value == json!("client"),
+        "algorithm" => *value == json!("token_bucket"),
+        "on_failure" => *value == json!("limit"),
+        "status" => *value == json!("active"),
+        _ => false,
+    }
+}
+
+impl Store {
+    /// The head and every lane, in order; no head where nothing was ever published.
+    ///
+    /// # Errors
+    /// Where there is no answer within [`PATIENCE`].
+    pub async fn published(&self) -> Result<(Option<Published>, Vec<LaneState>), StoreError> {
+        match self {
+            Store::Redis(redis) => redis.published().await,
+            Store::Memory(memory) => Ok(memory.published()),
+        }
+    }
+
+    /// What this region has published; none where nothing was.
+    ///
+    /// # Errors
+    /// Where there is no answer within [`PATIENCE`].
+    pub async fn head(&self) -> Result<Option<Published>, StoreError> {
+        match self {
+            Store::Redis(redis) => redis.head().await,
+            Store::Memory(memory) => Ok(memory.published().0),
+        }
+    }
+
+    /// Publishes a page, and tells its stamp.
+    ///
+    /// # Errors
+    /// Where there is no answer within [`PATIENCE`].
+    pub async fn put(&self, page: &Page) -> Result<u64, StoreError> {
+        match self {
+            Store::Redis(redis) => redis.put(page).await,
+            Store::Memory(memory) => Ok(memory.put(page)),
+        }
+    }
+
+    /// Writes registry entries, which all lie in one lane; none as a client marks a name that is gone.
+    ///
+    /// # Errors
+    /// Where there is no answer within [`PATIENCE`].
+    pub async fn put_entries(
+        &self,
+        version: Version,
+        entries: &[(Name, Option<Client>)],
+    ) -> Result<(), StoreError> {
+        match self {
+            Store::Redis(redis) => redis.put_entries(version, entries).await,
+            Store::Memory(memory) => {
+                memory.put_entries(version, entries);
+                Ok(())
+            }
+        }
+    }
+
+    /// Moves lanes up to a stamp and, where it is told, to the version that their entries have reached.
+    ///
+    /// # Errors
+    /// Where there is no answer within [`PATIENCE`].
+    pub async fn move_lanes(
+        &self,
+        stamp: u64,
+        lanes: &[(Lane, Option<Version>)],
+    ) -> Result<(), StoreError> {
+        match self {
+            Store::Redis(redis) => redis.move_lanes(stamp, lanes).await,
+            Store::Memory(memory) => {
+                memory.move_lanes(stamp, lanes);
+                Ok(())
+            }
+        }
+    }
+}
+
+impl RedisStore {
+    async fn head(&self) -> Result<Option<Published>, StoreError> {
+        let mut command = redis::cmd("HMGET");
+        command.arg(self.keys.head());
+        command.arg(&["stamp", "all", "history", "revision", "change"]);
+        let reply = self
+            .node
+            .command(&command, Instant::now() + PATIENCE)
+            .await?;
+        type Shape = (
+            Option<u64>,
+            Option<u64>,
+            Option<u64>,
+            Option<u64>,
+            Option<String>,
+        );
+        Ok(match shape::<Shape>(reply)? {
+            (Some(stamp), Some(all), Some(history), Some(revision), Some(change)) => {
+                Some(Published {
+                    stamp,
+                    all,
+                    version: Version { history, revision },
+                    change: change
+                        .parse()
+                        .map_err(|_| StoreError::Malformed("a change that is no UUID"))?,
+                })
+            }
+            _ => None,
+        })
+    }
+
+    async fn published(&self) -> Result<(Option<Published>, Vec<LaneState>), StoreError> {
+        let head = self.head().await?;
+        let mut pipeline = redis::pipe();
+        for lane in Lane::all() {
+            pipeline
+                .cmd("MGET")
+                .arg(self.keys.epoch(lane))
+                .arg(self.keys.reached(lane));
+        }
+        let replies = self
+            .node
+            .pipeline(&pipeline, Instant::now() + PATIENCE)
+            .await?;
+        let lanes = replies.into_iter().map(|reply| {
+            let (epoch, reached): (Option<u64>, Option<String>) = shape(reply)?;
+            let reached = reached.and_then(|text| text.parse().ok());
+            Ok(LaneState { epoch, reached })
+        });
+        Ok((head, lanes.collect::<Result<_, StoreError>>()?))
+    }
+
+    async fn put(&self, page: &Page) -> Result<u64, StoreError> {
+        let keys = [
+            self.keys.head(),
+            self.keys.chunks(),
+            self.keys.stamps(),
+            self.keys.names(),
+        ];
+        let flag = |set: Option<bool>| if set == Some(true) { "1" } else { "0" }.to_owned();
+        let mut arguments = vec![
+            page.version.history.to_string(),
+            page.version.revision.to_string(),
+            page.least.to_string(),
+            page.end
+                .map(|end| end.change.to_string())
+                .unwrap_or_default(),
+            page.end
+                .map(|end| end.revision.to_string())
+                .unwrap_or_default(),
+            flag(page.end.map(|end| end.all)),
+            flag(page.end.map(|end| end.fresh)),
+            flag(page.end.map(|end| end.forget)),
+            page.chunks.len().to_string(),
+        ];
+        for (chunk, body) in &page.chunks {
+            arguments.push(chunk.to_string());
+            arguments.push(body.clone());
+        }
+        arguments.extend(page.names.iter().map(hashed));
+        let deadline = Instant::now() + PATIENCE;
+        shape(self.node.script(&PUT, &keys, &arguments, deadline).await?)
+    }
+
+    async fn put_entries(
+        &self,
+        version: Version,
+        entries: &[(Name, Option<Client>)],
+    ) -> Result<(), StoreError> {
+        if entries.is_empty() {
+            return Ok(());
+        }
+        let keys: Vec<String> = entries
+            .iter()
+            .map(|(name, _)| self.keys.entry(name))
+            .collect();
+        let mut arguments = vec![
+            version.history.to_string(),
+            version.revision.to_string(),
+            DELETION_KEPT_MS.to_string(),
+        ];
+        for (_, client) in entries {
+            arguments.push(match client {
+                Some(client) => serde_json::to_string(client)
+                    .map_err(|_| StoreError::Malformed("a client that is no JSON"))?,
+                None => String::new(),
+            });
+        }
+        let deadline = Instant::now() + PATIENCE;
+        self.node
+            .script(&ENTRIES, &keys, &arguments, deadline)
+            .await?;
+        Ok(())
+    }
+
+    async fn move_lanes(
+        &self,
+        stamp: u64,
+        lanes: &[(Lane, Option<Version>)],
+    ) -> Result<(), StoreError> {
+        let deadline = Instant::now() + PATIENCE;
+        let mut calls = lanes.iter().map(|(lane, reached)| {
+            let keys = [self.keys.epoch(*lane), self.keys.reached(*lane)];
+            let version = reached.map(|reached| (reached.history, reached.revision));
+            let (history, revision) = version.unzip();
+            let text = |number: Option<u64>| number.map(|n| n.to_string()).unwrap_or_default();
+            (keys, [stamp.to_string(), text(history), text(revision)])
+        });
+        // The first alone, so that the node has the script; the others in one trip.
+        if let Some((keys, arguments)) = calls.next() {
+            self.node.script(&MOVE, &keys, &arguments, deadline).await?;
+        }
+        let mut pipeline = redis::pipe();
+        for (keys, arguments) in calls {
+            pipeline.add_command(MOVE.call_by_hash(&keys, &arguments));
+        }
+        if !pipeline.is_empty() {
+            self.node.pipeline(&pipeline, deadline).await?;
+        }
+        Ok(())
+    }
+}
+
+fn shape<T: FromRedisValue>(reply: Value) -> Result<T, StoreError> {
+    redis::from_redis_value(reply).map_err(|_| StoreError::Malformed("a reply of another shape"))
+}

@@ -1,0 +1,205 @@
+//! Reading the published copy: what changed, the rules by chunk, one name of the registry.
+
+use std::str::FromStr;
+use std::sync::LazyLock;
+
+use limits::registry::{Client, Name};
+use limits::{Draft, Fault, Rule};
+use redis::Value;
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use crate::connection::{Node, Script};
+use crate::keys::Keys;
+use crate::publish::Version;
+use crate::store::StoreError;
+
+static CHANGES: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("changes.lua").to_owned()));
+
+/// How many chunks travel in one reply: about 64 KB at 100,000 rules, so that a load holds up no decision.
+pub const PAGE: usize = 20;
+
+/// What was published after a reader's number.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// The reader's number once it has read all of this: the head's stamp, in ms since 1970.
+    pub stamp: u64,
+    /// Whether the reader must begin with no rules.
+    pub fresh: bool,
+    /// Whether the reader must forget its whole registry view.
+    pub forget: bool,
+    /// The changed names, as [`crate::keys::hashed`] has them.
+    pub names: Vec<String>,
+    /// The changed chunks.
+    pub chunks: Vec<u16>,
+    /// The bodies of the first of them, at most [`PAGE`].
+    pub bodies: Vec<Option<Vec<u8>>>,
+}
+
+/// What the registry says of a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Lookup {
+    /// It stands for this client.
+    Found(Client),
+    /// It stands for nobody.
+    Absent,
+}
+
+pub(crate) async fn lookup(
+    node: &Node,
+    keys: &Keys,
+    name: &Name,
+    deadline: Instant,
+) -> Result<Lookup, StoreError> {
+    let lane = name.lane();
+    let mut command = redis::cmd("MGET");
+    command
+        .arg(keys.epoch(lane))
+        .arg(keys.reached(lane))
+        .arg(keys.entry(name));
+    let reply = node.command(&command, deadline).await?;
+    let Value::Array(values) = reply else {
+        return Err(StoreError::Malformed("a lookup that is no array"));
+    };
+    match values.as_slice() {
+        [Value::Nil, ..] | [_, Value::Nil, _] => Err(StoreError::LaneLost),
+        [_, _, Value::Nil] => Ok(Lookup::Absent),
+        [_, Value::BulkString(reached), Value::BulkString(entry)] => read_entry(reached, entry),
+        _ => Err(StoreError::Malformed("a lookup of another shape")),
+    }
+}
+
+/// An entry counts where it is of the lane's history, or of a newer one that is being written; what an older history left does
+/// not. `HISTORY REVISION JSON`; without the last it marks a deletion.
+pub(crate) fn read_entry(reached: &[u8], entry: &[u8]) -> Result<Lookup, StoreError> {
+    const BAD: StoreError = StoreError::Malformed("a registry entry that cannot be read");
+    let reached = std::str::from_utf8(reached).map_err(|_| BAD)?;
+    let entry = std::str::from_utf8(entry).map_err(|_| BAD)?;
+    let reached: Version = reached.parse().map_err(|()| BAD)?;
+    let mut parts = entry.splitn(3, ' ');
+    let history: u64 = parts.next().and_then(|text| text.parse().ok()).ok_or(BAD)?;
+    match parts.nth(1) {
+        Some(json) if history >= reached.history => serde_json::from_str(json)
+            .map(Lookup::Found)
+            .map_err(|_| BAD),
+        _ => Ok(Lookup::Absent),
+    }
+}
+
+pub(crate) async fn changes(
+    node: &Node,
+    keys: &Keys,
+    since: u64,
+    deadline: Instant,
+) -> Result<Option<Changes>, StoreError> {
+    let names = [keys.head(), keys.chunks(), keys.stamps(), keys.names()];
+    let arguments = [since.to_string(), PAGE.to_string()];
+    let reply = node.script(&CHANGES, &names, &arguments, deadline).await?;
+    if reply == Value::Nil {
+        return Ok(None);
+    }
+    let malformed = |_| StoreError::Malformed("changes of another shape");
+    type Shape = (u64, bool, bool, Vec<String>, Vec<u16>, Vec<Option<Vec<u8>>>);
+    let (stamp, fresh, forget, names, chunks, bodies): Shape =
+        redis::from_redis_value(reply).map_err(malformed)?;
+    Ok(Some(Changes {
+        stamp,
+        fresh,
+        forget,
+        names,
+        chunks,
+        bodies,
+    }))
+}
+
+pub(crate) async fn chunks(
+    node: &Node,
+    keys: &Keys,
+    chunks: &[u16],
+    deadline: Instant,
+) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+    let mut command = redis::cmd("HMGET");
+    command.arg(keys.chunks()).arg(chunks);
+    let reply = node.command(&command, deadline).await?;
+    redis::from_redis_value(reply).map_err(|_| StoreError::Malformed("chunks of another shape"))
+}
+
+/// One rule as it was published.
+#[derive(Debug)]
+pub enum PublishedRule {
+    /// Understood.
+    Rule(Rule),
+    /// Not understood by this code: a newer one wrote it, or it is damaged. The last good version of it stays in force; where
+    /// there is none, `stand_in` does, which is treated as if Redis were out for it.
+    Unread {
+        /// Its id.
+        id: Uuid,
+        /// What of it could be understood: whom and what it concerns.
+        stand_in: Option<Rule>,
+    },
+}
+
+/// Reads a chunk: `HISTORY REVISION`, a line feed, and a JSON array of `[id, rule]`.
+///
+/// # Errors
+/// Where it is none: then nothing can be said of its rules.
+pub fn read_chunk(body: &[u8]) -> Result<Vec<PublishedRule>, StoreError> {
+    const BAD: StoreError = StoreError::Malformed("a chunk that cannot be read");
+    let start = body.iter().position(|b| *b == b'\n').ok_or(BAD)? + 1;
+    let json = std::str::from_utf8(&body[start..]).map_err(|_| BAD)?;
+    let rows: Vec<(Uuid, &RawValue)> = serde_json::from_str(json).map_err(|_| BAD)?;
+    Ok(rows
+        .into_iter()
+        .map(|(id, row)| read_rule(id, row.get()))
+        .collect())
+}
+
+fn read_rule(id: Uuid, json: &str) -> PublishedRule {
+    let rule = serde_json::from_str::<Draft>(json)
+        .map_err(|error| error.to_string())
+        .and_then(|draft| {
+            let first = |faults: Vec<Fault>| {
+                faults
+                    .first()
+                    .map(|f| format!("{} {}", f.field, f.detail))
+                    .unwrap_or_default()
+            };
+            Rule::new(id, draft).map_err(first)
+        });
+    match rule {
+        Ok(rule) => PublishedRule::Rule(rule),
+        Err(error) => {
+            tracing::error!(rule = %id, %error, "a published rule is not understood");
+            PublishedRule::Unread {
+                id,
+                stand_in: stand_in(id, json),
+            }
+        }
+    }
+}
+
+fn stand_in(id: Uuid, json: &str) -> Option<Rule> {
+    let row: serde_json::Map<String, serde_json::Value> = serde_json::from_str(json).ok()?;
+    let text = |name: &str| row.get(name).and_then(serde_json::Value::as_str);
+    /// The word under a name, or the default where it is absent; none where it is unknown.
+    fn word<T: FromStr>(text: Option<&str>, default: T) -> Option<T> {
+        text.map_or(Some(default), |text| text.parse().ok())
+    }
+    let tier = match text("tier") {
+        Some(tier) => Some(tier.parse().ok()?),
+        None => None,
+    };
+    Rule::stand_in(
+        id,
+        Draft {
+            client: text("client").map(str::to_owned),
+            tier,
+            per: word(text("per"), limits::rule::Per::Client)?,
+            on_failure: word(text("on_failure"), limits::rule::OnFailure::Limit)?,
+            status: word(text("status"), limits::rule::Status::Active)?,
+            ..Draft::new(text("resource")?, Some(1), 1)
+        },
+    )
+}
