@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
+use axum::extract::ConnectInfo;
 use axum::response::{IntoResponse, Response};
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, header};
@@ -91,6 +92,17 @@ impl Gateway {
                 backends,
             }),
         }
+    }
+
+    /// The API as a service for every method and path; it must be told who calls (`ConnectInfo`).
+    pub fn into_router(self) -> Router {
+        let gateway = Arc::new(self);
+        Router::new().fallback(
+            move |ConnectInfo(caller): ConnectInfo<SocketAddr>, request: Request<Body>| {
+                let gateway = Arc::clone(&gateway);
+                async move { gateway.answer(request, caller).await }
+            },
+        )
     }
 
     /// The answer to a call from `caller`.

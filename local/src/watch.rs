@@ -1,0 +1,214 @@
+//! `make watch`: the real binaries under `cargo lambda watch`, on a Redis and a Postgres of their own.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use limits_postgres::Database;
+use serde_json::{Value, json};
+use tokio::time::{Instant, interval_at};
+
+use crate::emulator::{self, Emulator};
+use crate::functions::Functions;
+use crate::gateway::{Api, Authorize, Gateway};
+use crate::servers::{Postgres, Redis};
+use crate::serving::{interrupted, listen, serve, url};
+use crate::template::Template;
+use crate::topic::{Subscriber, Topic};
+use crate::{backend, demo};
+
+/// How long a function may take to be started and to answer. It may have to be compiled first.
+const INVOCATION: Duration = Duration::from_secs(300);
+/// The schedule of `refresh`.
+const SCHEDULE: Duration = Duration::from_secs(60);
+const SCHEDULED: &str = include_str!("../../events/refresh-schedule.json");
+
+/// What `make watch` is told.
+#[derive(Debug, Clone)]
+pub struct Watch {
+    /// The port of the protected API; 0 is any.
+    pub port: u16,
+    /// The port of the functions.
+    pub functions_port: u16,
+    /// The text of the template.
+    pub template: String,
+    /// The folder of the workspace.
+    pub root: PathBuf,
+}
+
+impl Watch {
+    /// Runs everything until Ctrl-C.
+    pub async fn run(self) -> Result<(), String> {
+        let protected = listen(self.port, "--port", "PORT").await?;
+        // Only to say it now and clearly if the port is taken.
+        drop(listen(self.functions_port, "--functions-port", "FUNCTIONS_PORT").await?);
+        emulator::program(&self.root)?;
+        emulator::build(&self.root)?;
+
+        let redis = Redis::start().map_err(|error| error.to_string())?;
+        let postgres = Postgres::start().map_err(|error| error.to_string())?;
+        seed(&postgres.url()).await?;
+
+        let functions = Functions::at(format!("http://127.0.0.1:{}", self.functions_port));
+        let topic = Topic::start(vec![refresh(functions.clone())])
+            .await
+            .map_err(|error| format!("the topic: {error}"))?;
+        let variables = [
+            ("REDIS_URL", redis.url()),
+            ("DATABASE_URL", postgres.url()),
+            // Whoever can reach this port is the developer.
+            ("CHECK_ANONYMOUS", "allow".to_owned()),
+        ]
+        .into_iter()
+        .chain(topic.variables())
+        .map(|(name, value)| (name.to_owned(), value));
+        let mut emulator = Emulator::start(&self.root, self.functions_port, variables).await?;
+        tokio::select! {
+            result = wake(&functions) => result?,
+            ended = emulator.followed() => return Err(ended),
+            result = interrupted() => return result,
+        }
+
+        let gateway = gateway(&self.template, functions.clone())?;
+        let steps = WatchSteps {
+            protected: url(&protected)?,
+            functions_port: self.functions_port,
+        };
+        println!("{steps}");
+        serve(vec![(protected, gateway.into_router())], async {
+            tokio::select! {
+                result = interrupted() => result,
+                ended = emulator.followed() => Err(ended),
+                never = scheduled(functions) => never,
+            }
+        })
+        .await
+    }
+}
+
+async fn seed(database: &str) -> Result<(), String> {
+    let database = Database::parse(database)?;
+    let failed = |error: &dyn fmt::Display| format!("the database: {error}");
+    database.migrate().await.map_err(|error| failed(&error))?;
+    demo::seed(&database)
+        .await
+        .map_err(|error| failed(&error))?;
+    Ok(())
+}
+
+/// Starts every function once, and publishes what was seeded.
+async fn wake(functions: &Functions) -> Result<(), String> {
+    let events: [(&str, &str); 6] = [
+        ("migrate", include_str!("../../events/migrate.json")),
+        ("refresh", SCHEDULED),
+        ("rules", include_str!("../../events/rules-http.json")),
+        ("clients", include_str!("../../events/clients-http.json")),
+        (
+            "authorizer",
+            include_str!("../../events/authorizer-rest.json"),
+        ),
+        ("check", include_str!("../../events/check-url.json")),
+    ];
+    for (name, event) in events {
+        let event: Value =
+            serde_json::from_str(event).map_err(|error| format!("{name}: {error}"))?;
+        functions
+            .invoke(name, &event, INVOCATION)
+            .await
+            .map_err(|error| format!("{name} fails: {}: {}", error.error_type, error.message))?;
+    }
+    Ok(())
+}
+
+/// Hands announcements to the function `refresh`.
+fn refresh(functions: Functions) -> Subscriber {
+    Arc::new(move |event| {
+        let functions = functions.clone();
+        Box::pin(async move {
+            functions
+                .invoke("refresh", &event, INVOCATION)
+                .await
+                .map(drop)
+                .map_err(|error| format!("{}: {}", error.error_type, error.message))
+        })
+    })
+}
+
+/// Wakes `refresh` each minute, for ever.
+async fn scheduled<Never>(functions: Functions) -> Never {
+    let event = serde_json::from_str(SCHEDULED).unwrap_or_else(|_| json!({}));
+    let mut minutes = interval_at(Instant::now() + SCHEDULE, SCHEDULE);
+    loop {
+        minutes.tick().await;
+        if let Err(error) = functions.invoke("refresh", &event, INVOCATION).await {
+            tracing::warn!(message = %error.message, "the scheduled refresh failed");
+        }
+    }
+}
+
+/// The protected API, whose authorizer is the function under `cargo lambda watch`.
+fn gateway(template: &str, functions: Functions) -> Result<Gateway, String> {
+    let template = Template::parse(template).map_err(|error| error.to_string())?;
+    let api = Api::read(&template, "ProtectedApi").map_err(|error| error.to_string())?;
+    let authorize: Authorize = Arc::new(move |event| {
+        let functions = functions.clone();
+        Box::pin(async move { functions.invoke("authorizer", &event, INVOCATION).await })
+    });
+    let backends = HashMap::from([("BackendFunction".to_owned(), backend::echo())]);
+    Gateway::new(api, Some(authorize), backends)
+}
+
+/// The lines that `make watch` prints.
+struct WatchSteps {
+    protected: String,
+    functions_port: u16,
+}
+
+impl fmt::Display for WatchSteps {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            protected,
+            functions_port: port,
+        } = self;
+        let functions = format!("http://127.0.0.1:{port}/lambda-url");
+        let json = "-H 'content-type: application/json'";
+        writeln!(
+            out,
+            "\nThe functions, under cargo lambda watch: http://127.0.0.1:{port}\n\
+             Protected, with the authorizer among them: {protected}\n\n\
+             # From another shell in this folder:\n\
+             export PATH=\"$PWD/.tools/venv/bin:$PATH\""
+        )?;
+        for (function, event) in [
+            ("authorizer", "authorizer-rest"),
+            ("authorizer", "authorizer-http"),
+            ("check", "check-url"),
+            ("rules", "rules-rest"),
+            ("rules", "rules-http"),
+            ("clients", "clients-rest"),
+            ("clients", "clients-http"),
+            ("check", "check-url-iam"),
+            ("refresh", "refresh-sns"),
+            ("refresh", "refresh-schedule"),
+            ("migrate", "migrate"),
+        ] {
+            writeln!(
+                out,
+                "cargo lambda invoke --invoke-address 127.0.0.1 --invoke-port {port} {function} --data-file events/{event}.json"
+            )?;
+        }
+        write!(
+            out,
+            "\n# Through the stand-in for API Gateway, and straight to the HTTP functions:\n\
+             curl -i -H 'x-api-key: {key}' {protected}/orders/1\n\
+             curl -i '{functions}/rules/ratelimit/rules?applies_to=GET%20/orders/1'\n\
+             curl -i {functions}/clients/clients\n\
+             curl -i -X POST {json} -d '{{\"resource\": \"GET /orders/1\", \"tokens\": 1}}' {functions}/check/ratelimit/status/{client}\n\n\
+             Ctrl-C ends it all.",
+            key = demo::FREE.key,
+            client = demo::PAID.client,
+        )
+    }
+}
