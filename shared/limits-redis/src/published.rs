@@ -141,6 +141,16 @@ pub enum PublishedRule {
     },
 }
 
+impl PublishedRule {
+    /// Its id.
+    pub fn id(&self) -> Uuid {
+        match self {
+            PublishedRule::Rule(rule) => rule.id(),
+            PublishedRule::Unread { id, .. } => *id,
+        }
+    }
+}
+
 /// Reads a chunk: `HISTORY REVISION`, a line feed, and a JSON array of `[id, rule]`.
 ///
 /// # Errors

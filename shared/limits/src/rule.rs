@@ -391,6 +391,11 @@ impl Rule {
         self.quota.as_ref()
     }
 
+    /// Whether it only stands in for a rule that is not understood.
+    pub fn is_stand_in(&self) -> bool {
+        self.quota.is_none() && !self.exempts() && !self.blocks()
+    }
+
     /// Whether it lets through without counting (`limit: null`).
     pub fn exempts(&self) -> bool {
         self.draft.limit.is_none()

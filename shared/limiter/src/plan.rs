@@ -1,0 +1,318 @@
+//! From the rules that apply to what is asked of Redis, and from its answers to a decision.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use limits::bucket::{Bucket, BucketName, Owner};
+use limits::counters::Answer;
+use limits::rule::{OnFailure, Per};
+use limits::rule_set::Applicable;
+use limits::{Client, Lane, Quota, Rule};
+use uuid::Uuid;
+
+use crate::decision::{Decision, Policy, Reason, Told};
+
+/// Who the buckets of a request belong to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Owners<'a> {
+    pub(crate) client: Option<&'a Client>,
+    pub(crate) address: Option<IpAddr>,
+}
+
+impl<'a> Owners<'a> {
+    fn of(&self, per: Per) -> Owner<'a> {
+        match (per, self.client, self.address) {
+            (Per::Client, Some(client), _) => Owner::Client {
+                id: &client.id,
+                generation: client.generation,
+            },
+            (Per::Client | Per::Ip, _, Some(address)) => Owner::Address(address),
+            // No rule per address applies without one, and nobody without a client is known without one.
+            (Per::All | Per::Client | Per::Ip, _, _) => Owner::All,
+        }
+    }
+
+    /// The lane whose epoch stands for the caller.
+    pub(crate) fn lane(&self) -> Lane {
+        self.of(Per::Client).lane()
+    }
+}
+
+/// What is to be asked.
+#[derive(Debug)]
+pub(crate) struct Plan<'a> {
+    /// What is decided whatever the buckets say; none: they decide.
+    settled: Option<Settled<'a>>,
+    /// The rules behind the buckets, in their order; none is the default limit.
+    counted: Vec<Option<&'a Rule>>,
+    /// Shadow rules that would deny without being asked.
+    would_deny: Vec<Uuid>,
+    pub(crate) buckets: Vec<Bucket<'a>>,
+    /// The strictest of what the rules say for the time while Redis is out.
+    pub(crate) on_failure: OnFailure,
+    /// Where rules apply that are not understood: the strictest of what they say, since they are treated as if Redis were out.
+    pub(crate) unread: Option<OnFailure>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Settled<'a> {
+    allowed: bool,
+    reason: Reason,
+    rule: Option<&'a Rule>,
+}
+
+impl<'a> Plan<'a> {
+    pub(crate) fn new(
+        applicable: &Applicable<'a>,
+        default_limit: Option<&'a Quota>,
+        owners: &Owners<'_>,
+        tokens: u64,
+    ) -> Self {
+        let mut plan = Self {
+            settled: settle(&applicable.active, tokens),
+            counted: Vec::with_capacity(applicable.active.len() + applicable.shadow.len()),
+            would_deny: Vec::new(),
+            buckets: Vec::with_capacity(applicable.active.len() + applicable.shadow.len()),
+            on_failure: strictest(&applicable.active).unwrap_or(OnFailure::Limit),
+            unread: strictest(applicable.active.iter().filter(|rule| rule.is_stand_in())),
+        };
+        if plan.settled.is_none() {
+            for rule in &applicable.active {
+                plan.count(Some(rule), rule.quota(), owners, tokens, false);
+            }
+            if applicable.active.is_empty() {
+                match default_limit {
+                    None => {
+                        plan.settled = Some(Settled {
+                            allowed: true,
+                            reason: Reason::Default,
+                            rule: None,
+                        });
+                    }
+                    Some(quota) => {
+                        plan.count(None, Some(quota), owners, tokens, false);
+                        if plan.buckets.is_empty() {
+                            plan.settled = Some(Settled {
+                                allowed: false,
+                                reason: Reason::CostExceedsCapacity,
+                                rule: None,
+                            });
+                        }
+                    }
+                }
+            }
+        }
+        // What is refused anyway is counted nowhere, and no shadow has a say in it.
+        if plan.settled.is_none_or(|settled| settled.allowed) {
+            plan.watch(&applicable.shadow, owners, tokens);
+        }
+        plan
+    }
+
+    fn count(
+        &mut self,
+        rule: Option<&'a Rule>,
+        quota: Option<&'a Quota>,
+        owners: &Owners<'_>,
+        tokens: u64,
+        shadow: bool,
+    ) {
+        let Some((quota, cost)) = quota.and_then(|quota| Some((quota, quota.cost(tokens)?))) else {
+            return;
+        };
+        let owner = owners.of(rule.map_or(Per::Client, |rule| rule.draft().per));
+        self.counted.push(rule);
+        self.buckets.push(Bucket {
+            lane: owner.lane(),
+            name: BucketName::new(rule.map(Rule::id), &owner, quota),
+            quota,
+            cost,
+            shadow,
+        });
+    }
+
+    fn watch(&mut self, shadow: &[&'a Rule], owners: &Owners<'_>, tokens: u64) {
+        match settle(shadow, tokens) {
+            Some(Settled {
+                allowed: false,
+                rule: Some(rule),
+                ..
+            }) => self.would_deny.push(rule.id()),
+            Some(_) => {}
+            None => {
+                for rule in shadow {
+                    self.count(Some(rule), rule.quota(), owners, tokens, true);
+                }
+            }
+        }
+    }
+
+    /// The lanes to compare epochs in: the caller's own and those of the buckets.
+    pub(crate) fn lanes(&self, own: Lane) -> Vec<Lane> {
+        let mut lanes = vec![own];
+        for bucket in &self.buckets {
+            if !lanes.contains(&bucket.lane) {
+                lanes.push(bucket.lane);
+            }
+        }
+        lanes
+    }
+
+    /// Whether Redis has no say in the answer.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.settled.is_some()
+    }
+
+    /// The decision without answers: what is settled, or a request that is let through while Redis is out.
+    pub(crate) fn unasked(&self, client: Option<Arc<Client>>, degraded: bool) -> Decision {
+        let settled = self.settled.unwrap_or(Settled {
+            allowed: true,
+            reason: self.passed(),
+            rule: None,
+        });
+        Decision {
+            allowed: settled.allowed,
+            reason: settled.reason,
+            client,
+            told: settled.rule.map(|rule| Told {
+                rule: Some(rule.id()),
+                limit: rule.draft().limit,
+                remaining: rule.blocks().then_some(0),
+                reset: None,
+                wait: None,
+            }),
+            policy: settled.rule.and_then(policy_of).into_iter().collect(),
+            degraded,
+            would_deny: self.would_deny.clone(),
+        }
+    }
+
+    fn passed(&self) -> Reason {
+        match self.counted.first() {
+            Some(None) => Reason::Default,
+            _ => Reason::Rule,
+        }
+    }
+
+    /// The decision by the answers of the buckets.
+    pub(crate) fn answered(
+        &self,
+        client: Option<Arc<Client>>,
+        answers: &[Answer],
+        degraded: bool,
+    ) -> Decision {
+        let mut would_deny = self.would_deny.clone();
+        let mut policy = Vec::with_capacity(answers.len());
+        let mut told: Option<Told> = None;
+        let mut allowed = true;
+        for ((rule, bucket), answer) in self.counted.iter().zip(&self.buckets).zip(answers) {
+            if bucket.shadow {
+                if !answer.room {
+                    would_deny.extend(rule.map(Rule::id));
+                }
+                continue;
+            }
+            let quota = bucket.quota;
+            policy.push(Policy {
+                rule: rule.map(Rule::id),
+                limit: quota.limit(),
+                window_seconds: quota.window_seconds(),
+            });
+            allowed &= answer.room;
+            let this = Told {
+                rule: rule.map(Rule::id),
+                limit: Some(quota.limit()),
+                remaining: Some(answer.reading.remaining(quota)),
+                reset: Some(answer.reading.until_full(quota)),
+                wait: (!answer.room).then(|| answer.reading.wait(quota, bucket.cost)),
+            };
+            told = Some(match told {
+                Some(other) if !tighter(&this, &other) => other,
+                _ => this,
+            });
+        }
+        if self.settled.is_some() {
+            // Only shadows were asked.
+            return Decision {
+                would_deny,
+                ..self.unasked(client, degraded)
+            };
+        }
+        Decision {
+            allowed,
+            reason: if allowed {
+                self.passed()
+            } else {
+                Reason::Limit
+            },
+            client,
+            told,
+            policy,
+            degraded,
+            would_deny,
+        }
+    }
+}
+
+/// Whether `this` is to be told rather than `other`: the longer wait; else the less of its limit left, then the less left, then
+/// the lower id.
+fn tighter(this: &Told, other: &Told) -> bool {
+    let wait = |told: &Told| told.wait.unwrap_or(Duration::ZERO);
+    let left = |told: &Told| u128::from(told.remaining.unwrap_or_default());
+    let limit = |told: &Told| u128::from(told.limit.unwrap_or_default());
+    wait(other)
+        .cmp(&wait(this))
+        .then_with(|| (left(this) * limit(other)).cmp(&(left(other) * limit(this))))
+        .then_with(|| left(this).cmp(&left(other)))
+        .then_with(|| this.rule.cmp(&other.rule))
+        .is_lt()
+}
+
+/// What rules settle without a bucket: a block before all, then an exemption, then a cost that could never fit. The lowest id
+/// among equals is told.
+fn settle<'a>(rules: &[&'a Rule], tokens: u64) -> Option<Settled<'a>> {
+    let first = |which: &dyn Fn(&&Rule) -> bool| {
+        rules
+            .iter()
+            .copied()
+            .filter(|rule| which(rule))
+            .min_by_key(|rule| rule.id())
+    };
+    let settled = |allowed, reason, rule| Settled {
+        allowed,
+        reason,
+        rule: Some(rule),
+    };
+    let never_fits = |rule: &&Rule| {
+        rule.quota()
+            .is_some_and(|quota| quota.cost(tokens).is_none())
+    };
+    first(&|rule| rule.blocks())
+        .map(|rule| settled(false, Reason::Blocked, rule))
+        .or_else(|| first(&|rule| rule.exempts()).map(|rule| settled(true, Reason::Exempt, rule)))
+        .or_else(|| {
+            first(&never_fits).map(|rule| settled(false, Reason::CostExceedsCapacity, rule))
+        })
+}
+
+fn policy_of(rule: &Rule) -> Option<Policy> {
+    Some(Policy {
+        rule: Some(rule.id()),
+        limit: rule.draft().limit?,
+        window_seconds: rule.draft().time_window,
+    })
+}
+
+/// The strictest mode among rules; none where there is no rule.
+fn strictest<'a>(rules: impl IntoIterator<Item = &'a &'a Rule>) -> Option<OnFailure> {
+    let strictness = |mode: &OnFailure| match mode {
+        OnFailure::Allow => 0,
+        OnFailure::Limit => 1,
+        OnFailure::Deny => 2,
+    };
+    rules
+        .into_iter()
+        .map(|rule| rule.draft().on_failure)
+        .max_by_key(strictness)
+}
