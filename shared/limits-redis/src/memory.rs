@@ -136,7 +136,8 @@ impl Memory {
         state.stamp = stamp;
         for (chunk, body) in &page.chunks {
             let there = state.chunks.get(chunk).map(|(_, version, _)| *version);
-            if there.is_none_or(|there| page.version > there) {
+            let newer = there.map_or(!body.ends_with("\n[]"), |there| page.version > there);
+            if newer {
                 state
                     .chunks
                     .insert(*chunk, (stamp, page.version, body.clone()));

@@ -34,7 +34,8 @@ for _ = 1, tonumber(ARGV[9]) do
   local chunk, body = ARGV[after], ARGV[after + 1]
   after = after + 2
   local there = redis.call('HGET', KEYS[2], chunk)
-  local put = true
+  -- An empty chunk is only worth a word where there was one that held something.
+  local put = string.sub(body, -3) ~= '\n[]'
   if there then
     local than_history, than_revision = string.match(there, '^(%d+) (%d+)\n')
     put = newer(history, revision, tonumber(than_history), tonumber(than_revision))

@@ -1,0 +1,218 @@
+//! One round: compare, write what differs, move the lanes up.
+//!
+//! The order is what makes it safe: rules and registry entries are acknowledged before any lane moves, so that whoever is told
+//! to catch up finds all of it. A round that is cut short anywhere leaves something that differs, and the next one finds it.
+
+use std::collections::BTreeSet;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use limits::registry::Name;
+use limits::{CHUNKS, Lane};
+use limits_postgres::{Changes, Head};
+use limits_redis::publish::{End, chunk_body};
+use limits_redis::{LaneState, Page, Published, Version};
+
+use crate::lanes::Written;
+use crate::{Refresh, RefreshError, Report};
+
+/// How many chunks are read from the database at once.
+const READ: usize = 200;
+
+/// How many chunks are published at once: about 64 KB at 100,000 rules, so that no decision waits long for it.
+const PUT: usize = 20;
+
+impl Refresh {
+    /// Compares and repairs once; tells whether there was anything to do.
+    pub(crate) async fn round(&self, report: &mut Report) -> Result<bool, RefreshError> {
+        let (published, lanes) = self.store.published().await?;
+        let since = published.map(|head| Head {
+            revision: head.version.revision,
+            id: head.change,
+        });
+        let changes = self.database.changes(since).await?;
+        report.revision = changes.head.revision;
+
+        let fresh = !changes.known || published.is_none();
+        let history = match published {
+            Some(head) if !fresh => head.version.history,
+            _ => next_history(published.as_ref(), &lanes),
+        };
+        let written = self.write_lanes(&lanes, history).await?;
+        report.entries += written.entries;
+
+        let newest_lane = lanes
+            .iter()
+            .filter_map(|lane| lane.epoch)
+            .max()
+            .unwrap_or(0);
+        let told = Told::new(&changes, &written, fresh);
+        let ahead = published.is_some_and(|head| newest_lane > head.stamp);
+        let moved = published.is_none_or(|head| head.version.revision < changes.head.revision);
+        let publish =
+            fresh || moved || ahead || !told.names.is_empty() || !written.rebuilt.is_empty();
+
+        let all = fresh || ahead || told.all || !changes.chunks.is_empty();
+        let stamp = if publish {
+            let least = newest_lane + 1;
+            let stamp = self
+                .publish(&changes, &told, history, least, fresh, all, report)
+                .await?;
+            Some(stamp)
+        } else {
+            None
+        };
+        let moves = lane_moves(
+            published.as_ref(),
+            &lanes,
+            &written,
+            history,
+            &changes,
+            stamp,
+            all,
+        );
+        let to = stamp.or(published.map(|head| head.stamp)).unwrap_or(0);
+        self.store.move_lanes(to, &moves).await?;
+        report.lanes += moves.len();
+        Ok(publish || !moves.is_empty())
+    }
+
+    /// Publishes chunks and names in pages, the last of which moves the head; tells its stamp.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "all of what one publication says"
+    )]
+    async fn publish(
+        &self,
+        changes: &Changes,
+        told: &Told,
+        history: u64,
+        least: u64,
+        fresh: bool,
+        all: bool,
+        report: &mut Report,
+    ) -> Result<u64, RefreshError> {
+        let chunks: Vec<u16> = if fresh {
+            (0..CHUNKS).collect()
+        } else {
+            changes.chunks.clone()
+        };
+        let mut pages = Vec::new();
+        for some in chunks.chunks(READ) {
+            let (head, rules) = self.database.chunks(some).await?;
+            let version = Version {
+                history,
+                revision: head.revision,
+            };
+            for page in rules.chunks(PUT) {
+                let bodies = page
+                    .iter()
+                    .map(|(chunk, rules)| (*chunk, chunk_body(version, rules)));
+                pages.push(Page {
+                    version,
+                    least,
+                    chunks: bodies.collect(),
+                    ..Page::default()
+                });
+            }
+            report.chunks += rules.len();
+            // All but the last page go out as they come, so that not all of them are held at once.
+            while pages.len() > 1 {
+                self.store.put(&pages.remove(0)).await?;
+            }
+        }
+        let mut last = pages.pop().unwrap_or_else(|| Page {
+            version: Version {
+                history,
+                revision: changes.head.revision,
+            },
+            least,
+            ..Page::default()
+        });
+        last.names = told.names.iter().cloned().collect();
+        last.end = Some(End {
+            revision: changes.head.revision,
+            change: changes.head.id,
+            all,
+            fresh,
+            forget: told.forget,
+        });
+        Ok(self.store.put(&last).await?)
+    }
+}
+
+/// What readers must be told of the registry.
+#[derive(Debug)]
+struct Told {
+    names: BTreeSet<Name>,
+    /// Whether they must forget all that they remember.
+    forget: bool,
+    /// Whether every lane must move, since somebody may remember otherwise.
+    all: bool,
+}
+
+impl Told {
+    fn new(changes: &Changes, written: &Written, fresh: bool) -> Self {
+        let forget = fresh || !written.rebuilt.is_empty();
+        let created: BTreeSet<&Name> = changes
+            .registry
+            .iter()
+            .filter(|change| change.creation)
+            .map(|change| &change.name)
+            .collect();
+        let changed = changes.registry.iter().map(|change| &change.name);
+        let names: BTreeSet<Name> = written
+            .replayed
+            .values()
+            .flatten()
+            .chain(changed)
+            .filter(|_| !forget)
+            .cloned()
+            .collect();
+        // Nobody remembers that a key or a principal is missing, and that a client is missing only its own lane and the shared
+        // one need to tell: a creation moves those alone.
+        let all = forget || names.iter().any(|name| !created.contains(name));
+        Self { names, forget, all }
+    }
+}
+
+/// A history is named by when it began; it is newer than whatever is published anywhere.
+fn next_history(published: Option<&Published>, lanes: &[LaneState]) -> u64 {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    let now_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
+    let of_lanes = lanes
+        .iter()
+        .filter_map(|lane| lane.reached)
+        .map(|reached| reached.history);
+    let of_head = published.map(|head| head.version.history);
+    let last = of_lanes.chain(of_head).max().unwrap_or(0);
+    now_ms.max(last + 1)
+}
+
+/// The lanes that must move, the shared one first: it is moved alone, before those whose own state says that all is done.
+fn lane_moves(
+    published: Option<&Published>,
+    lanes: &[LaneState],
+    written: &Written,
+    history: u64,
+    changes: &Changes,
+    stamp: Option<u64>,
+    all: bool,
+) -> Vec<(Lane, Option<Version>)> {
+    let reached = Version {
+        history,
+        revision: changes.head.revision,
+    };
+    let must_have = published.map_or(0, |head| head.all);
+    let created = stamp.is_some() && !written.replayed.is_empty();
+    Lane::all()
+        .zip(lanes)
+        .filter_map(|(lane, state)| {
+            let wrote = written.replayed.contains_key(&lane) || written.rebuilt.contains(&lane);
+            let late = state.epoch.is_none_or(|epoch| epoch < must_have);
+            let told = stamp.is_some() && all || created && lane == Lane::SHARED;
+            (wrote || late || told).then_some((lane, wrote.then_some(reached)))
+        })
+        .collect()
+}
