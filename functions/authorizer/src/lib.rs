@@ -1,6 +1,138 @@
 //! May this call through? A REQUEST authorizer for API Gateway.
+//!
+//! [`Authorizer::answer`] is the whole of it: [`event`] reads what API Gateway asks, `limiter` decides, [`answer`] tells it in
+//! the form that the asking API understands.
 
-mod event;
+pub mod answer;
+pub mod event;
+pub mod identity;
 mod lenient;
 
+use lambda_runtime::Diagnostic;
+use limiter::{Config, Limiter, Refusal, Request, Verdict};
+use limits::{counters::Operation, settings::Settings};
+
+pub use answer::Answer;
 pub use event::{Door, Event};
+pub use identity::Identities;
+
+/// What API Gateway is told by a failure: each has one gateway response in the template.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// Credentials are missing or wrong, or the client is terminated. This very message is what API Gateway turns into 401.
+    #[error("Unauthorized")]
+    Unauthorized,
+    /// Redis is out, and nothing may be said in its place: 503.
+    #[error("StoreUnavailable")]
+    StoreUnavailable,
+}
+
+impl From<Failure> for Diagnostic {
+    fn from(failure: Failure) -> Self {
+        Self {
+            error_type: failure.to_string(),
+            error_message: failure.to_string(),
+        }
+    }
+}
+
+/// What the environment tells the authorizer beyond what it tells the limiter.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Options {
+    /// `IDENTITY`: by what a caller is known.
+    pub identities: Identities,
+    /// `BASE_PATH`: left out in front of a path, if it is there.
+    pub base_path: String,
+}
+
+impl Options {
+    /// Reads the variables that are documented at the fields. None where a fault was noted in `settings`.
+    pub fn read(settings: &mut Settings<'_>) -> Option<Self> {
+        let identities = settings.or("IDENTITY", Identities::default(), Identities::parse);
+        let base_path = settings.or("BASE_PATH", String::new(), |text| Ok(text.to_owned()));
+        Some(Self {
+            identities: identities?,
+            base_path: base_path?,
+        })
+    }
+}
+
+/// One in a container, shared by all that it does at once.
+#[derive(Debug)]
+pub struct Authorizer {
+    limiter: Limiter,
+    options: Options,
+}
+
+impl Authorizer {
+    /// An authorizer that has loaded nothing yet.
+    pub fn new(limiter: Limiter, options: Options) -> Self {
+        Self { limiter, options }
+    }
+
+    /// The authorizer that the environment describes. None where a fault was noted in `settings`.
+    pub fn read(settings: &mut Settings<'_>) -> Option<Self> {
+        let store = limiter::config::store(settings);
+        let (config, options) = (Config::read(settings), Options::read(settings));
+        Some(Self::new(Limiter::new(config?, store?), options?))
+    }
+
+    /// Loads the rules ahead of the first call. Never fatal.
+    pub async fn load(&self) {
+        self.limiter.load().await;
+    }
+
+    /// Answers one event of API Gateway, as JSON.
+    ///
+    /// # Errors
+    /// Only where an error is what API Gateway must be told. That a call is throttled is an answer.
+    pub async fn answer(&self, event: &str) -> Result<Answer, Failure> {
+        let event = Event::read(event);
+        let request = Request {
+            who: self.options.identities.of(&event),
+            address: event.address,
+            resource: event.resource(&self.options.base_path),
+            tokens: 1,
+            operation: Operation::Take,
+        };
+        match self.limiter.decide(&request).await {
+            Verdict::Decided(decision) => Ok(Answer::of(&decision, &event.door)),
+            Verdict::StoreOut => Err(Failure::StoreUnavailable),
+            Verdict::Refused(Refusal::Unknown | Refusal::Terminated | Refusal::MayNotAsk) => {
+                match event.door {
+                    Door::Policy { .. } => Err(Failure::Unauthorized),
+                    Door::Simple => Ok(Answer::unknown()),
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_fault_of_the_environment_is_told_at_once_by_name() {
+        let environment = |name: &str| (name == "IDENTITY").then(|| "password".to_owned());
+        let mut settings = Settings::new(&environment);
+        assert!(Authorizer::read(&mut settings).is_none());
+        let told = settings.finish().unwrap_err();
+        assert!(told.contains("REDIS_URL is missing"), "{told}");
+        assert!(told.contains("IDENTITY must be"), "{told}");
+    }
+
+    #[test]
+    fn a_failure_is_its_one_word_alone() {
+        for (failure, word) in [
+            (Failure::Unauthorized, "Unauthorized"),
+            (Failure::StoreUnavailable, "StoreUnavailable"),
+        ] {
+            let told = Diagnostic::from(failure);
+            assert_eq!(
+                (told.error_type.as_str(), told.error_message.as_str()),
+                (word, word)
+            );
+        }
+    }
+}
