@@ -1,1 +1,4 @@
 //! The control API: rules, clients, migrations.
+
+pub mod log;
+pub mod migrate;
