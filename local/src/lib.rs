@@ -5,6 +5,7 @@ pub mod template;
 pub mod gateway;
 
 pub mod backend;
+pub mod control;
 
 pub mod demo;
 pub mod first_steps;

@@ -112,6 +112,20 @@ fn a_denial_carries_every_header_of_the_contract_from_the_context() {
 }
 
 #[test]
+fn what_a_denial_maps_is_what_the_authorizer_emits() {
+    let context = serde_json::to_value(authorizer::answer::Context::default()).unwrap();
+    let emitted = context.as_object().unwrap();
+    let denied = &gateway_responses()["ACCESS_DENIED"];
+    let in_headers =
+        headers(denied).filter_map(|(_, source)| source.strip_prefix("context.authorizer."));
+    let mapped: BTreeSet<_> = in_headers.chain(names_in(template_of(denied))).collect();
+    assert!(mapped.len() > 7, "{mapped:?}");
+    for key in mapped {
+        assert!(emitted.contains_key(key), "nobody emits {key}");
+    }
+}
+
+#[test]
 fn what_comes_before_or_without_a_context_tells_its_own_wait() {
     for name in [
         "AUTHORIZER_FAILURE",
