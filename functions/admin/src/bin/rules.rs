@@ -1,2 +1,15 @@
-//! Wires the function.
-fn main() {}
+//! Wires the function of the control API that has the rules.
+
+use admin::State;
+use lambda_http::{Error, run_concurrent, service_fn};
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Error> {
+    let environment = |name: &str| std::env::var(name).ok();
+    admin::log::start(environment("RUST_LOG").as_deref());
+    let router = admin::rules(State::from_environment(&environment).await?);
+    run_concurrent(service_fn(move |request| {
+        admin::lambda::handle(router.clone(), request)
+    }))
+    .await
+}

@@ -1,0 +1,41 @@
+//! Who asks.
+
+use std::convert::Infallible;
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use lambda_http::request::RequestContext;
+
+/// Who asks, as the audit has it: the ARN of the caller's IAM identity, or `anonymous` where the event carries none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Actor(pub String);
+
+impl Actor {
+    /// The actor of an event.
+    pub(crate) fn of(context: Option<&RequestContext>) -> Self {
+        let arn = match context {
+            Some(RequestContext::ApiGatewayV1(context)) => context.identity.user_arn.as_ref(),
+            Some(RequestContext::ApiGatewayV2(context)) => context
+                .authorizer
+                .as_ref()
+                .and_then(|authorizer| authorizer.iam.as_ref())
+                .and_then(|iam| iam.user_arn.as_ref()),
+            _ => None,
+        };
+        // No ARN holds a control character; an event that was made up may, and Postgres takes not all of them.
+        let arn = arn.filter(|arn| !arn.is_empty() && !arn.contains(char::is_control));
+        arn.map_or_else(Self::anonymous, |arn| Self(arn.clone()))
+    }
+
+    fn anonymous() -> Self {
+        Self("anonymous".to_owned())
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Actor {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Infallible> {
+        Ok(Self::of(parts.extensions.get::<RequestContext>()))
+    }
+}

@@ -1,0 +1,51 @@
+//! `POST /clients`
+
+use axum::extract::State as Shared;
+use axum::http::StatusCode;
+use axum::response::Response;
+use limits::registry::check_client_id;
+use limits_postgres::change_clients::ClientDraft;
+
+use crate::actor::Actor;
+use crate::answer;
+use crate::body::{Body, finish};
+use crate::problem::Problem;
+use crate::query::Query;
+use crate::state::State;
+
+pub(crate) async fn handle(
+    Shared(state): Shared<State>,
+    Actor(actor): Actor,
+    query: Query,
+    body: Body,
+) -> Result<Response, Problem> {
+    query.finish()?;
+    let (id, draft) = read(&body)?;
+    let written = state.database.create_client(&actor, &id, draft).await?;
+    Ok(answer::put(&state, StatusCode::CREATED, &written).await)
+}
+
+fn read(body: &Body) -> Result<(String, ClientDraft), Problem> {
+    let mut fields = body.fields()?;
+    let is = "1 to 256 bytes of UTF-8 without control characters";
+    let there = fields.require("client_id", is);
+    let id = fields.text("client_id").map(str::to_owned);
+    match &id {
+        Some(id) => {
+            if let Err(detail) = check_client_id(id) {
+                fields.fault("client_id", detail);
+            }
+        }
+        None if there
+            && fields
+                .value("client_id")
+                .is_some_and(serde_json::Value::is_null) =>
+        {
+            fields.fault("client_id", format!("must be {is}"));
+        }
+        None => {}
+    }
+    let draft = ClientDraft::read(&mut fields);
+    finish(fields)?;
+    Ok((id.unwrap_or_default(), draft))
+}

@@ -1,0 +1,62 @@
+//! `POST /clients/{id}/keys`
+
+use axum::extract::{Path, State as Shared};
+use axum::http::StatusCode;
+use axum::response::Response;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use limits_postgres::change_keys::KeyDraft;
+use limits_postgres::record::moment;
+use rand::TryRng;
+use rand::rngs::SysRng;
+use serde_json::{Map, json};
+use tracing::error;
+
+use super::known;
+use crate::actor::Actor;
+use crate::answer;
+use crate::body::{Body, finish};
+use crate::problem::Problem;
+use crate::query::Query;
+use crate::state::State;
+
+pub(crate) async fn handle(
+    Shared(state): Shared<State>,
+    Actor(actor): Actor,
+    Path(id): Path<String>,
+    query: Query,
+    body: Body,
+) -> Result<Response, Problem> {
+    query.finish()?;
+    known(&id)?;
+    let mut fields = body.fields()?;
+    let draft = KeyDraft::read(&mut fields);
+    finish(fields)?;
+    let secret = secret()?;
+    let written = state
+        .database
+        .create_key(&actor, &id, &secret, draft)
+        .await?;
+    let key = &written.value;
+    let body = Map::from_iter([
+        ("key_id".to_owned(), json!(key.key_id)),
+        ("api_key".to_owned(), json!(secret)),
+        ("description".to_owned(), json!(key.description)),
+        ("created_at".to_owned(), json!(moment::text(key.created_at))),
+        (
+            "expires_at".to_owned(),
+            json!(key.expires_at.map(moment::text)),
+        ),
+    ]);
+    Ok(answer::told(&state, StatusCode::CREATED, written.revision, body).await)
+}
+
+/// 256 bits from the system's source of randomness. The prefix lets people, and scanners of secrets, know it for what it is.
+fn secret() -> Result<String, Problem> {
+    let mut bits = [0; 32];
+    SysRng.try_fill_bytes(&mut bits).map_err(|reason| {
+        error!(%reason, "the system gives no randomness");
+        Problem::store_out("no key can be made now")
+    })?;
+    Ok(format!("weir_{}", URL_SAFE_NO_PAD.encode(bits)))
+}

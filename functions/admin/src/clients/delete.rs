@@ -1,0 +1,34 @@
+//! `DELETE /clients/{id}`
+
+use axum::extract::{Path, State as Shared};
+use axum::response::Response;
+
+use super::known;
+use crate::actor::Actor;
+use crate::answer;
+use crate::body::IfMatch;
+use crate::problem::Problem;
+use crate::query::Query;
+use crate::state::State;
+
+pub(crate) async fn handle(
+    Shared(state): Shared<State>,
+    Actor(actor): Actor,
+    Path(id): Path<String>,
+    IfMatch(expected): IfMatch,
+    mut query: Query,
+) -> Result<Response, Problem> {
+    let cascade = query.read("cascade", |text| match text {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        _ => Err("must be true or false".to_owned()),
+    });
+    query.finish()?;
+    known(&id)?;
+    let cascade = cascade.unwrap_or(false);
+    let written = state
+        .database
+        .delete_client(&actor, &id, cascade, expected)
+        .await?;
+    Ok(answer::gone(&state, &written).await)
+}

@@ -1,0 +1,26 @@
+//! `DELETE /clients/{id}/keys/{key_id}`
+
+use axum::extract::{Path, State as Shared};
+use axum::response::Response;
+use uuid::Uuid;
+
+use super::known;
+use crate::actor::Actor;
+use crate::answer;
+use crate::problem::Problem;
+use crate::query::Query;
+use crate::state::State;
+
+pub(crate) async fn handle(
+    Shared(state): Shared<State>,
+    Actor(actor): Actor,
+    Path((id, key_id)): Path<(String, String)>,
+    query: Query,
+) -> Result<Response, Problem> {
+    query.finish()?;
+    known(&id)?;
+    let key_id =
+        Uuid::try_parse(&key_id).map_err(|_| Problem::not_found("there is no such key"))?;
+    let written = state.database.delete_key(&actor, &id, key_id).await?;
+    Ok(answer::gone(&state, &written).await)
+}

@@ -1,0 +1,22 @@
+//! `GET /clients/{id}/keys`
+
+use axum::extract::{Path, State as Shared};
+use axum::response::Response;
+
+use super::{known, no_such_client};
+use crate::answer;
+use crate::problem::Problem;
+use crate::query::Query;
+use crate::state::State;
+
+pub(crate) async fn handle(
+    Shared(state): Shared<State>,
+    Path(id): Path<String>,
+    mut query: Query,
+) -> Result<Response, Problem> {
+    let (limit, cursor) = (query.limit(), query.cursor());
+    query.finish()?;
+    known(&id)?;
+    let page = state.database.list_keys(&id, cursor, limit).await?;
+    Ok(answer::page("keys", &page.ok_or_else(no_such_client)?))
+}

@@ -1,0 +1,42 @@
+//! `PUT /clients/{id}`
+
+use axum::extract::{Path, State as Shared};
+use axum::http::StatusCode;
+use axum::response::Response;
+use limits_postgres::change_clients::ClientDraft;
+
+use super::known;
+use crate::actor::Actor;
+use crate::answer;
+use crate::body::{Body, IfMatch, finish};
+use crate::problem::Problem;
+use crate::query::Query;
+use crate::state::State;
+
+pub(crate) async fn handle(
+    Shared(state): Shared<State>,
+    Actor(actor): Actor,
+    Path(id): Path<String>,
+    query: Query,
+    IfMatch(expected): IfMatch,
+    body: Body,
+) -> Result<Response, Problem> {
+    query.finish()?;
+    known(&id)?;
+    let draft = read(&body, &id)?;
+    let written = state
+        .database
+        .replace_client(&actor, &id, draft, expected)
+        .await?;
+    Ok(answer::put(&state, StatusCode::OK, &written).await)
+}
+
+fn read(body: &Body, id: &str) -> Result<ClientDraft, Problem> {
+    let mut fields = body.fields()?;
+    if fields.text("client_id").is_some_and(|told| told != id) {
+        fields.fault("client_id", "must be that of the path, or left out");
+    }
+    let draft = ClientDraft::read(&mut fields);
+    finish(fields)?;
+    Ok(draft)
+}

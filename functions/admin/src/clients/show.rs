@@ -1,0 +1,25 @@
+//! `GET /clients/{id}`
+
+use axum::extract::{Path, State as Shared};
+use axum::response::Response;
+
+use super::{known, no_such_client};
+use crate::answer;
+use crate::problem::Problem;
+use crate::query::Query;
+use crate::state::State;
+
+pub(crate) async fn handle(
+    Shared(state): Shared<State>,
+    Path(id): Path<String>,
+    query: Query,
+) -> Result<Response, Problem> {
+    query.finish()?;
+    known(&id)?;
+    let client = state
+        .database
+        .client(&id)
+        .await?
+        .ok_or_else(no_such_client)?;
+    Ok(answer::shown(&client, client.revision))
+}

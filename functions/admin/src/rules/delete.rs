@@ -1,0 +1,25 @@
+//! `DELETE /ratelimit/rules/{id}`
+
+use axum::extract::{Path, State as Shared};
+use axum::response::Response;
+
+use super::required_id;
+use crate::actor::Actor;
+use crate::answer;
+use crate::body::IfMatch;
+use crate::problem::Problem;
+use crate::query::Query;
+use crate::state::State;
+
+pub(crate) async fn handle(
+    Shared(state): Shared<State>,
+    Actor(actor): Actor,
+    Path(name): Path<String>,
+    query: Query,
+    IfMatch(expected): IfMatch,
+) -> Result<Response, Problem> {
+    query.finish()?;
+    let id = required_id(&name)?;
+    let written = state.database.delete_rule(&actor, id, expected).await?;
+    Ok(answer::gone(&state, &written).await)
+}

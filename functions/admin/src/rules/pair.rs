@@ -1,0 +1,269 @@
+//! `/rule`: the one token bucket of a user, an API, or a user on an API.
+//!
+//! A user alone is {client, `*`, per client}; an API alone {resource, per all}; both {client, resource, per client}.
+
+use axum::Json;
+use axum::extract::State as Shared;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use limits::registry::check_client_id;
+use limits::rule::{LONGEST_WINDOW, MOST};
+use limits::{Fields, Pattern};
+use limits_postgres::change_pair::Allowance;
+use limits_postgres::find_rules::Pair;
+use limits_postgres::{RuleRecord, Written};
+use serde::Serialize;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::actor::Actor;
+use crate::answer;
+use crate::body::{Body, IfMatch, finish};
+use crate::problem::Problem;
+use crate::query::Query;
+use crate::state::State;
+
+/// The units of a window, in seconds.
+const UNITS: [(&str, u64); 4] = [
+    ("second", 1),
+    ("minute", 60),
+    ("hour", 3_600),
+    ("day", 86_400),
+];
+const ONE_IS_NEEDED: &str = "must name a user, an api, or both";
+
+/// A bucket as this form shows it.
+#[derive(Serialize)]
+struct Bucket {
+    id: Uuid,
+    user: Option<String>,
+    api: Option<String>,
+    tokens: Option<u64>,
+    time_unit: Option<&'static str>,
+    /// Only where it is no unit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    time_window: Option<u64>,
+    capacity: Option<u64>,
+    revision: u64,
+}
+
+impl Bucket {
+    fn of(rule: &RuleRecord) -> Self {
+        let draft = &rule.draft;
+        let unit = UNITS
+            .iter()
+            .find(|(_, seconds)| *seconds == draft.time_window);
+        // A user alone is a user on everything.
+        let alone = draft.client.is_some() && draft.resource == "*";
+        Self {
+            id: rule.id,
+            user: draft.client.clone(),
+            api: (!alone).then(|| draft.resource.clone()),
+            tokens: draft.limit,
+            time_unit: unit.map(|(name, _)| *name),
+            time_window: unit.is_none().then_some(draft.time_window),
+            capacity: draft.burst.or(draft.limit),
+            revision: rule.revision,
+        }
+    }
+}
+
+/// What a body of this form says.
+struct Told {
+    pair: Pair,
+    /// The API as written.
+    resource: String,
+    allowance: Allowance,
+}
+
+/// `GET /rule`
+pub(crate) async fn show(Shared(state): Shared<State>, query: Query) -> Result<Response, Problem> {
+    let pair = addressed(query)?;
+    let rules = state.database.rules_of_pair(&pair).await?;
+    if rules.is_empty() {
+        return Err(Problem::not_found("there is no such rule"));
+    }
+    let shown: Vec<Bucket> = rules.iter().map(Bucket::of).collect();
+    let body = json!({"rules": shown});
+    Ok(match rules.as_slice() {
+        [one] => answer::shown(&body, one.revision),
+        _ => Json(body).into_response(),
+    })
+}
+
+/// `POST /rule`
+pub(crate) async fn create(
+    Shared(state): Shared<State>,
+    Actor(actor): Actor,
+    query: Query,
+    body: Body,
+) -> Result<Response, Problem> {
+    query.finish()?;
+    let Told {
+        pair,
+        resource,
+        allowance,
+    } = read(&body)?;
+    let written = state
+        .database
+        .create_pair(&actor, &pair, &resource, allowance)
+        .await?;
+    Ok(answer::put(&state, StatusCode::CREATED, &shown(&written)).await)
+}
+
+/// `PUT /rule`
+pub(crate) async fn replace(
+    Shared(state): Shared<State>,
+    Actor(actor): Actor,
+    query: Query,
+    IfMatch(expected): IfMatch,
+    body: Body,
+) -> Result<Response, Problem> {
+    query.finish()?;
+    let Told {
+        pair, allowance, ..
+    } = read(&body)?;
+    let written = state
+        .database
+        .replace_pair(&actor, &pair, allowance, expected)
+        .await?;
+    Ok(answer::put(&state, StatusCode::OK, &shown(&written)).await)
+}
+
+/// `DELETE /rule`
+pub(crate) async fn delete(
+    Shared(state): Shared<State>,
+    Actor(actor): Actor,
+    IfMatch(expected): IfMatch,
+    query: Query,
+) -> Result<Response, Problem> {
+    let pair = addressed(query)?;
+    let written = state.database.delete_pair(&actor, &pair, expected).await?;
+    Ok(answer::gone(&state, &written).await)
+}
+
+fn shown(written: &Written<RuleRecord>) -> Written<Bucket> {
+    Written {
+        revision: written.revision,
+        value: Bucket::of(&written.value),
+    }
+}
+
+/// The pair that a query names.
+fn addressed(mut query: Query) -> Result<Pair, Problem> {
+    let named = query.told("user") || query.told("api");
+    let client = query.client("user");
+    let api = query.read("api", Pattern::parse);
+    if !named {
+        query.fault("user", ONE_IS_NEEDED);
+    }
+    query.finish()?;
+    pair(client, api).ok_or_else(|| Problem::fault("user", ONE_IS_NEEDED))
+}
+
+fn pair(client: Option<String>, api: Option<Pattern>) -> Option<Pair> {
+    let resource = match api {
+        Some(resource) => resource,
+        None => Pattern::parse("*").ok().filter(|_| client.is_some())?,
+    };
+    Some(Pair { client, resource })
+}
+
+fn read(body: &Body) -> Result<Told, Problem> {
+    let mut fields = body.fields()?;
+    fields.ignore("id");
+    let user = fields.text("user").map(str::to_owned);
+    if let Some(user) = &user
+        && let Err(detail) = check_client_id(user)
+    {
+        fields.fault("user", detail);
+    }
+    let api = fields.text("api");
+    let pattern = api.map(Pattern::parse);
+    if let Some(Err(detail)) = &pattern {
+        fields.fault("api", detail.as_str());
+    }
+    if [fields.value("user"), fields.value("api")]
+        .iter()
+        .all(|told| told.is_none_or(Value::is_null))
+    {
+        fields.fault("user", ONE_IS_NEEDED);
+    }
+    let limit = read_tokens(&mut fields);
+    let time_window = read_window(&mut fields);
+    let burst = fields.integer("capacity", 1, MOST);
+    finish(fields)?;
+    let pair = pair(user, pattern.and_then(Result::ok));
+    let (Some(pair), Some(time_window)) = (pair, time_window) else {
+        return Err(Problem::fault("user", ONE_IS_NEEDED));
+    };
+    let allowance = Allowance {
+        limit,
+        time_window,
+        // What follows the limit goes on following it.
+        burst: burst.filter(|burst| Some(*burst) != limit),
+    };
+    // A rule calls its fields otherwise: what is wrong with the whole is told in the words of this form.
+    let draft = limits::Draft {
+        burst: allowance.burst,
+        ..limits::Draft::new("*", limit, time_window)
+    };
+    if let Err(faults) = limits::Rule::new(Uuid::nil(), draft) {
+        let faults = faults.into_iter().map(|fault| limits::Fault {
+            field: match fault.field.as_str() {
+                "limit" => "tokens".to_owned(),
+                "burst" => "capacity".to_owned(),
+                "time_window" if fields_has_unit(body) => "time_unit".to_owned(),
+                _ => fault.field,
+            },
+            detail: fault.detail,
+        });
+        return Err(Problem::faults(faults.collect()));
+    }
+    Ok(Told {
+        resource: api.unwrap_or("*").to_owned(),
+        pair,
+        allowance,
+    })
+}
+
+fn fields_has_unit(body: &Body) -> bool {
+    body.0.get("time_unit").is_some_and(Value::is_string)
+}
+
+/// Null is an exemption, and must be written out as for any rule.
+fn read_tokens(fields: &mut Fields<'_>) -> Option<u64> {
+    fields.require(
+        "tokens",
+        "an integer from 0 to 1000000000, or null for an exemption",
+    );
+    fields.integer("tokens", 0, MOST)
+}
+
+/// A unit; or null and a `time_window`, as a window is shown that is none.
+fn read_window(fields: &mut Fields<'_>) -> Option<u64> {
+    let detail = "must be one of second, minute, hour, day";
+    let seconds = fields.integer("time_window", 1, LONGEST_WINDOW);
+    match fields.value("time_unit") {
+        None => {
+            fields.fault("time_unit", format!("is required: it {detail}"));
+            None
+        }
+        Some(Value::Null) => {
+            if seconds.is_none() && !fields.has("time_window") {
+                fields.fault("time_unit", detail);
+            }
+            seconds
+        }
+        Some(unit) => {
+            let unit = UNITS.iter().find(|(name, _)| unit.as_str() == Some(name));
+            if unit.is_none() {
+                fields.fault("time_unit", detail);
+            }
+            if unit.is_some() && fields.has("time_window") {
+                fields.fault("time_window", "must not stand beside a time_unit");
+            }
+            unit.map(|(_, seconds)| *seconds)
+        }
+    }
+}

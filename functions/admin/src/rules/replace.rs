@@ -1,0 +1,31 @@
+//! `PUT /ratelimit/rules/{id}`
+
+use axum::extract::{Path, State as Shared};
+use axum::http::StatusCode;
+use axum::response::Response;
+
+use super::{read_rule, required_id};
+use crate::actor::Actor;
+use crate::answer;
+use crate::body::{Body, IfMatch};
+use crate::problem::Problem;
+use crate::query::Query;
+use crate::state::State;
+
+pub(crate) async fn handle(
+    Shared(state): Shared<State>,
+    Actor(actor): Actor,
+    Path(name): Path<String>,
+    query: Query,
+    IfMatch(expected): IfMatch,
+    body: Body,
+) -> Result<Response, Problem> {
+    query.finish()?;
+    let id = required_id(&name)?;
+    let draft = read_rule(&body, Some(id))?;
+    let written = state
+        .database
+        .replace_rule(&actor, id, draft, expected)
+        .await?;
+    Ok(answer::put(&state, StatusCode::OK, &written).await)
+}

@@ -1,0 +1,24 @@
+//! `GET /ratelimit/rules/{id}` and `GET /ratelimit/rules/{resource}`
+
+use axum::extract::{Path, State as Shared};
+use axum::response::Response;
+
+use super::{id_of, list};
+use crate::answer;
+use crate::problem::Problem;
+use crate::query::Query;
+use crate::state::State;
+
+pub(crate) async fn handle(
+    Shared(state): Shared<State>,
+    Path(name): Path<String>,
+    query: Query,
+) -> Result<Response, Problem> {
+    let Some(id) = id_of(&name) else {
+        return list::met(&state, &name, query).await;
+    };
+    query.finish()?;
+    let rule = state.database.rule(id).await?;
+    let rule = rule.ok_or_else(|| Problem::not_found("there is no such rule"))?;
+    Ok(answer::shown(&rule, rule.revision))
+}
