@@ -31,7 +31,7 @@ const NOT_IN_A_PATH: &AsciiSet = &CONTROLS
 pub async fn handle(
     router: Router,
     request: Request,
-) -> Result<Response<lambda_http::Body>, axum::Error> {
+) -> Result<Response<lambda_http::Body>, lambda_http::Error> {
     let Ok(response) = router.oneshot(as_sent(request)).await;
     let (parts, body) = response.into_parts();
     let bytes = to_bytes(body, usize::MAX).await?;
