@@ -1,2 +1,31 @@
 //! Wires the function.
-fn main() {}
+
+use std::sync::Arc;
+
+use check::{Check, event, router};
+use lambda_http::{Error, run_concurrent, service_fn};
+use limits::settings::Settings;
+use tracing_subscriber::EnvFilter;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Error> {
+    let environment = |name: &str| std::env::var(name).ok();
+    let filter = environment("RUST_LOG").and_then(|filter| EnvFilter::try_new(filter).ok());
+    tracing_subscriber::fmt()
+        .json()
+        .flatten_event(true)
+        .with_env_filter(filter.unwrap_or_else(|| EnvFilter::new("info")))
+        .init();
+
+    let mut settings = Settings::new(&environment);
+    let check = Check::read(&mut settings);
+    settings.finish()?;
+    let check = Arc::new(check.ok_or("the environment cannot be read")?);
+    check.load().await;
+
+    let routes = router(check);
+    run_concurrent(service_fn(move |request| {
+        event::answer(routes.clone(), request)
+    }))
+    .await
+}
