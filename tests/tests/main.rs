@@ -3,6 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod containers;
+mod control;
+mod pairs;
+mod rules;
 mod servers;
 mod template;
 mod topic;
