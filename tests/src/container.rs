@@ -108,7 +108,16 @@ impl Container {
 
     /// The same with the function's timeout. As Lambda does, a container that is over time is killed.
     pub async fn invoke_within(&self, event: &Value, deadline: Duration) -> Outcome {
-        let answer = self.api.send(event, deadline);
+        self.ask(event.to_string(), deadline).await
+    }
+
+    /// Invokes the function with a text of one's own, JSON or not.
+    pub async fn invoke_text(&self, event: &str) -> Outcome {
+        self.ask(event.to_owned(), PATIENCE).await
+    }
+
+    async fn ask(&self, payload: String, deadline: Duration) -> Outcome {
+        let answer = self.api.send(payload, deadline);
         let answered = async {
             tokio::select! {
                 biased;

@@ -4,10 +4,12 @@
 
 mod binaries;
 mod container;
+mod operator;
 mod region;
 mod runtime_api;
 pub mod stores;
 
 pub use binaries::Function;
 pub use container::{Container, FunctionError};
+pub use operator::Operator;
 pub use region::{Region, subscriber};

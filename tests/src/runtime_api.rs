@@ -48,7 +48,7 @@ struct Shared {
 
 struct Event {
     id: String,
-    payload: Vec<u8>,
+    payload: String,
     deadline: SystemTime,
 }
 
@@ -98,7 +98,7 @@ impl RuntimeApi {
     }
 
     /// Queues an event, for as long as the receiver is kept.
-    pub(crate) fn send(&self, event: &Value, deadline: Duration) -> oneshot::Receiver<Outcome> {
+    pub(crate) fn send(&self, payload: String, deadline: Duration) -> oneshot::Receiver<Outcome> {
         let number = self.shared.count.fetch_add(1, Ordering::Relaxed);
         let id = format!("00000000-0000-4000-8000-{number:012x}");
         let (outcome, receiver) = oneshot::channel();
@@ -109,7 +109,7 @@ impl RuntimeApi {
             .insert(id.clone(), outcome);
         let queued = self.shared.queue.send(Event {
             id,
-            payload: serde_json::to_vec(event).unwrap(),
+            payload,
             deadline: SystemTime::now() + deadline,
         });
         assert!(queued.is_ok(), "the queue lives as long as the API");

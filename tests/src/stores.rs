@@ -18,9 +18,6 @@ use tokio_postgres::NoTls;
 
 use crate::{Container, Function};
 
-/// A database that nobody writes to: every other is a copy of it.
-const TEMPLATE: &str = "migrated";
-
 /// The Redis of this test process.
 pub fn redis() -> &'static Redis {
     static REDIS: OnceLock<Redis> = OnceLock::new();
@@ -42,14 +39,15 @@ pub fn unique(word: &str) -> String {
 
 /// The URL of a new database with every migration applied.
 pub async fn database() -> String {
-    static MIGRATED: OnceCell<()> = OnceCell::const_new();
-    MIGRATED
-        .get_or_init(|| async {
-            execute(&format!("CREATE DATABASE {TEMPLATE}")).await;
-            migrate(&postgres().url_of(TEMPLATE)).await;
-        })
-        .await;
-    copy(TEMPLATE).await
+    // Nobody writes to this one: every other is a copy of it.
+    static MIGRATED: OnceCell<String> = OnceCell::const_new();
+    let template = MIGRATED.get_or_init(|| async {
+        let name = unique("migrated");
+        execute(&format!("CREATE DATABASE {name}")).await;
+        migrate(&postgres().url_of(&name)).await;
+        name
+    });
+    copy(template.await).await
 }
 
 /// The URL of a new database without a table.

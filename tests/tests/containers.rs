@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use serde_json::json;
-use tests::{Container, Function};
+use tests::{Container, Function, stores};
 
 const NOTHING: [(&str, &str); 0] = [];
 
@@ -131,4 +131,15 @@ async fn a_function_that_refuses_to_start_says_why() {
     let error = container.ready().await.unwrap_err();
     assert!(error.error_message.contains("REFUSE is set"), "{error}");
     assert_eq!(container.invoke(&json!({})).await, Err(error));
+}
+
+#[tokio::test]
+async fn every_story_has_a_migrated_database_of_its_own() {
+    let (one, two) = (stores::database().await, stores::database().await);
+    assert_ne!(one, two);
+    for url in [one, two] {
+        let container = Container::start(Function::Migrate, [("DATABASE_URL", url)]).await;
+        let again = container.invoke(&json!({})).await.unwrap();
+        assert_eq!(again, json!({ "applied": [] }));
+    }
 }
