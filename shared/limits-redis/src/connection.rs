@@ -158,6 +158,10 @@ impl Script {
         Self { text, hash }
     }
 
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
     /// The call by hash, for a node that is known to have the script.
     pub(crate) fn call_by_hash(
         &self,

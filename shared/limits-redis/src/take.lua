@@ -40,11 +40,17 @@ if buckets == 0 then
   return {}
 end
 
+-- Writes a bucket's state, to be kept for the ticks in which it matters and a minute more, against clocks that differ.
+local function keep(key, state, ticks, per_second)
+  local ms = math.ceil(ticks * 1000 / per_second) + 60000
+  redis.call('PSETEX', KEYS[key], string.format('%d', ms), state)
+end
+
 local active = buckets - tonumber(ARGV[3])
 local taking = ARGV[1] == 'take'
 local time = redis.call('TIME')
 local seconds, micros = tonumber(time[1]), tonumber(time[2])
-local answers, states, keeps = {}, {}, {}
+local answers, states, ticks = {}, {}, {}
 local a = 4
 
 for i = 1, buckets do
@@ -53,8 +59,8 @@ for i = 1, buckets do
   a = a + 5
   local now = seconds * per_second + math.floor(micros * per_second / 1000000)
   local state = kept[lanes + i]
-  -- Each algorithm sets its answer and, where there is room, the state to write and how many ticks it matters.
-  local answer, after, ticks
+  -- Each algorithm sets its answer and, where there is room, the state after this call and how many ticks that matters.
+  local answer, after, matters
   if algorithm == 't' then
     --@token_bucket
   else
@@ -62,7 +68,7 @@ for i = 1, buckets do
   end
   if after then
     states[i] = after
-    keeps[i] = string.format('%d', math.ceil(ticks * 1000 / per_second) + 60000)
+    ticks[i] = matters
   elseif i <= active then
     taking = false
   end
@@ -72,7 +78,7 @@ end
 if taking then
   for i = 1, buckets do
     if states[i] then
-      redis.call('PSETEX', KEYS[lanes + i], keeps[i], states[i])
+      keep(lanes + i, states[i], ticks[i], tonumber(ARGV[5 * i]))
     end
   end
 end

@@ -48,20 +48,28 @@ pub(crate) async fn ask(
     call: &Call<'_>,
     deadline: Instant,
 ) -> Result<Reply, StoreError> {
-    let mut names = Vec::with_capacity(call.lanes.len() + call.buckets.len());
-    names.extend(call.lanes.iter().map(|lane| keys.epoch(*lane)));
-    names.extend(
-        call.buckets
-            .iter()
-            .map(|bucket| keys.bucket(bucket.lane, &bucket.name)),
-    );
     let reply = node
-        .script(&TAKE, &names, &arguments(call), deadline)
+        .script(&TAKE, &names(keys, call), &arguments(call), deadline)
         .await?;
     read(call, reply)
 }
 
-fn arguments(call: &Call<'_>) -> Vec<String> {
+/// The text of the script.
+pub fn text() -> &'static str {
+    TAKE.text()
+}
+
+/// The keys of a call, as `take.lua` wants them.
+pub fn names(keys: &Keys, call: &Call<'_>) -> Vec<String> {
+    let mut names = Vec::with_capacity(call.lanes.len() + call.buckets.len());
+    names.extend(call.lanes.iter().map(|lane| keys.epoch(*lane)));
+    let buckets = call.buckets.iter();
+    names.extend(buckets.map(|bucket| keys.bucket(bucket.lane, &bucket.name)));
+    names
+}
+
+/// The arguments of a call, as `take.lua` wants them.
+pub fn arguments(call: &Call<'_>) -> Vec<String> {
     let mut arguments = Vec::with_capacity(3 + 5 * call.buckets.len());
     arguments.push(
         match call.operation {
@@ -101,7 +109,11 @@ fn letter(quota: &Quota) -> &'static str {
     }
 }
 
-fn read(call: &Call<'_>, reply: Value) -> Result<Reply, StoreError> {
+/// Reads what `take.lua` replied to a call.
+///
+/// # Errors
+/// Where a lane lost its data, or the reply is none of the script's.
+pub fn read(call: &Call<'_>, reply: Value) -> Result<Reply, StoreError> {
     let answers = match (reply, call.buckets.len()) {
         (Value::Nil, _) => return Err(StoreError::LaneLost),
         (Value::BulkString(epoch), _) => {

@@ -60,11 +60,15 @@ impl Counters {
         let mut answers: Vec<Answer> = buckets
             .iter()
             .map(|bucket| {
-                let kept = self.buckets.get(&bucket.name);
-                let state = kept
-                    .filter(|kept| kept.expires_us > now_us)
-                    .map(|kept| kept.state);
                 let now = bucket.quota.tick().at(now_us);
+                let mut state = self.state(bucket.name, now_us);
+                let mended = state.and_then(|state| state.mended(bucket.quota, now));
+                if let Some(mended) = mended
+                    && operation == Operation::Take
+                {
+                    self.keep(bucket, mended, now_us);
+                    state = Some(mended);
+                }
                 let reading = Reading::at(state, bucket.quota, now);
                 Answer {
                     room: reading.fits(bucket.quota, bucket.cost),
@@ -82,14 +86,30 @@ impl Counters {
         answers
     }
 
+    /// What is kept of a bucket. What has expired is gone for good, whatever the clock does later.
+    fn state(&mut self, name: BucketName, now_us: u64) -> Option<State> {
+        let kept = self.buckets.get(&name)?;
+        if kept.expires_us > now_us {
+            return Some(kept.state);
+        }
+        self.buckets.remove(&name);
+        None
+    }
+
     fn take(&mut self, bucket: &Bucket<'_>, answer: &mut Answer, now_us: u64) {
         let now = bucket.quota.tick().at(now_us);
         let (reading, state) = answer.reading.taken(bucket.cost, now);
         answer.reading = reading;
+        self.keep(bucket, state, now_us);
+    }
+
+    fn keep(&mut self, bucket: &Bucket<'_>, state: State, now_us: u64) {
         if self.buckets.len() >= self.sweep_at {
             self.buckets.retain(|_, kept| kept.expires_us > now_us);
             self.sweep_at = (2 * self.buckets.len()).max(1024);
         }
+        let now = bucket.quota.tick().at(now_us);
+        let reading = Reading::at(Some(state), bucket.quota, now);
         let keep = reading.until_full(bucket.quota) + MARGIN;
         let keep_us = u64::try_from(keep.as_micros()).unwrap_or(u64::MAX);
         self.buckets.insert(

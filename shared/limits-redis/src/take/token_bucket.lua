@@ -10,14 +10,18 @@ if state then
     end
     tick = now
   elseif tick - now > per_second then
-    -- A clock that was so far ahead was wrong: go on from now. One that was a little ahead is waited for.
+    -- A clock that was so far ahead was wrong: go on from now, for good, or a denied caller would wait until that time comes.
+    -- One that was a little ahead is waited for.
     tick = now
+    if ARGV[1] == 'take' then
+      keep(lanes + i, struct.pack('<dd', level, tick), level / limit, per_second)
+    end
   end
 end
 if level + cost <= capacity then
   answer = level
   after = struct.pack('<dd', level + cost, tick)
-  ticks = (level + cost) / limit + tick - now
+  matters = (level + cost) / limit + tick - now
 else
   answer = -1 - level
 end

@@ -13,6 +13,18 @@ pub struct State {
     pub tick: u64,
 }
 
+impl State {
+    /// The state from which a bucket goes on whose clock was further ahead than a second: that clock was wrong. None where there
+    /// is nothing to mend. To be kept even where the call is denied, or its caller would wait until that time comes.
+    pub fn mended(self, quota: &Quota, now: u64) -> Option<Self> {
+        let ahead = self.tick.checked_sub(now)?;
+        (ahead > quota.tick().per_second()).then_some(Self {
+            level: self.level,
+            tick: now,
+        })
+    }
+}
+
 /// What a bucket says at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reading {
@@ -29,15 +41,16 @@ impl Reading {
     /// Reads a bucket at `now`, in the quota's ticks. A clock that steps back by up to a second does not move the bucket; one
     /// that was further ahead is disbelieved, and the bucket goes on from now.
     pub fn at(state: Option<State>, quota: &Quota, now: u64) -> Self {
-        let Some(State { level, tick }) = state else {
+        let Some(state) = state else {
             return Self::FULL;
         };
+        let State { level, tick } = state.mended(quota, now).unwrap_or(state);
         match now.checked_sub(tick) {
             Some(elapsed) => Self {
                 level: level.saturating_sub(elapsed.saturating_mul(quota.limit())),
                 ahead: 0,
             },
-            None if tick - now > quota.tick().per_second() => Self { level, ahead: 0 },
+
             None => Self {
                 level,
                 ahead: tick - now,
