@@ -121,6 +121,11 @@ impl Counters {
         );
     }
 
+    /// When a bucket is forgotten, in microseconds since 1970; none where it is not held.
+    pub fn expires_us(&self, name: &BucketName) -> Option<u64> {
+        self.buckets.get(name).map(|kept| kept.expires_us)
+    }
+
     /// How many buckets are held.
     pub fn len(&self) -> usize {
         self.buckets.len()
