@@ -43,8 +43,11 @@ pub fn store(settings: &mut Settings<'_>) -> Option<Store> {
     let keys = settings.or("KEY_PREFIX", Keys::new(DEFAULT_PREFIX).ok(), |text| {
         Keys::new(text).map(Some)
     });
-    let keys = keys.flatten()?;
-    settings.required("REDIS_URL", |url| Store::open(url, keys))
+    // Also where the prefix is wrong: both are told.
+    let prefix = keys.flatten();
+    let keys = prefix.clone().or_else(|| Keys::new(DEFAULT_PREFIX).ok())?;
+    let store = settings.required("REDIS_URL", |url| Store::open(url, keys));
+    prefix.and(store)
 }
 
 fn default_limit(limit: u64, seconds: u64) -> Option<Quota> {

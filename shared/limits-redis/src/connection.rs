@@ -85,7 +85,9 @@ impl Node {
         deadline: Instant,
     ) -> Result<Value, StoreError> {
         self.conversation(deadline, async |connection| {
-            connection.send_packed_command(command).await
+            let reply = connection.send_packed_command(command).await?;
+            // What Redis answers as an error comes as a value here.
+            reply.extract_error()
         })
         .await
     }
