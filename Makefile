@@ -1,6 +1,6 @@
 # What there is to do here. Each target works on a fresh Debian with Rust; elsewhere `make setup` says what it misses.
 
-.PHONY: help setup test lint
+.PHONY: help setup run watch test lint
 
 help:
 	@grep -E '^[a-z]+:.*#' $(MAKEFILE_LIST) | sed 's/:.*#/\t/'
@@ -8,6 +8,12 @@ help:
 setup: # install what the tests start and use: Redis, Postgres, the tools in .tools
 	@scripts/install-servers
 	@scripts/install-tools
+
+run: # all of it on this machine, in memory; ARGS='--redis URL --database URL' takes real stores, PORT and ADMIN_PORT other ports
+	cargo run --locked --bin local -- $(ARGS)
+
+watch: setup # the real functions under cargo lambda watch, on a Redis and a Postgres of their own
+	cargo run --locked --bin local -- watch $(ARGS)
 
 test: setup # every test, on private stores
 	cargo test --workspace --locked

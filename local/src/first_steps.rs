@@ -32,7 +32,7 @@ impl FirstSteps {
         [
             (
                 "An allowed call; the backend echoes what it was sent, the authorizer's context included:".to_owned(),
-                format!("curl -i {call}"),
+                format!("curl -iw '\\n' {call}"),
             ),
             (
                 format!("{limit} a minute are allowed: the last of these is a 429 with Retry-After"),
@@ -43,18 +43,18 @@ impl FirstSteps {
             ),
             (
                 "Without a key, 401:".to_owned(),
-                format!("curl -i {protected}/orders/1"),
+                format!("curl -iw '\\n' {protected}/orders/1"),
             ),
             (
                 format!("A rule change, from {limit} to {doubled} a minute, in effect at the next call:"),
                 format!(
-                    "curl -i -X PUT {json} -d '{{\"resource\": \"*\", \"tier\": \"free\", \"limit\": {doubled}, \"time_window\": 60}}' {control}/ratelimit/rules/{free_rule} && curl -i {call}"
+                    "curl -iw '\\n' -X PUT {json} -d '{{\"resource\": \"*\", \"tier\": \"free\", \"limit\": {doubled}, \"time_window\": 60}}' {control}/ratelimit/rules/{free_rule} && curl -iw '\\n' {call}"
                 ),
             ),
             (
                 "The same question for a service without a gateway:".to_owned(),
                 format!(
-                    "curl -i -X POST {json} -d '{{\"resource\": \"GET /orders/1\", \"tokens\": 1}}' {control}/ratelimit/status/{}",
+                    "curl -iw '\\n' -X POST {json} -d '{{\"resource\": \"GET /orders/1\", \"tokens\": 1}}' {control}/ratelimit/status/{}",
                     PAID.client
                 ),
             ),

@@ -19,7 +19,7 @@ use tokio::time::{Instant, interval_at};
 use crate::control;
 use crate::first_steps::FirstSteps;
 use crate::gateway::{Api, Authorize, FunctionError, Gateway};
-use crate::serving::{interrupted, listen, serve, url};
+use crate::serving::{Interruption, listen, serve, url};
 use crate::template::Template;
 use crate::{backend, demo};
 
@@ -74,16 +74,18 @@ impl Run {
             config,
             options,
         } = parts;
-        let failed = |error: &dyn fmt::Display| format!("the database: {error}");
-        database.migrate().await.map_err(|error| failed(&error))?;
+        database
+            .migrate()
+            .await
+            .map_err(|error| error.to_string())?;
         let [free_rule, _] = demo::seed(&database)
             .await
-            .map_err(|error| failed(&error))?;
+            .map_err(|error| error.to_string())?;
         let refresh = Refresh::new(database.clone(), store.clone());
         refresh
             .run(0)
             .await
-            .map_err(|error| format!("publishing the rules: {error}"))?;
+            .map_err(|error| format!("the rules cannot be published: {error}"))?;
 
         let steps = FirstSteps {
             protected: url(&listener)?,
@@ -99,12 +101,13 @@ impl Run {
             published: Some(store),
         };
         let control = control(&template, state, check)?;
+        let mut interruption = Interruption::new()?;
         println!("{steps}");
         serve(
             vec![(listener, protected), (admin_listener, control)],
             async {
                 tokio::select! {
-                    result = interrupted() => result,
+                    () = interruption.come() => Ok(()),
                     never = scheduled(refresh) => never,
                 }
             },

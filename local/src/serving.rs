@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use axum::Router;
 use tokio::net::TcpListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -61,15 +62,29 @@ pub async fn serve(
     reason
 }
 
-/// Waits for Ctrl-C, or for the SIGTERM by which others end a program.
-pub async fn interrupted() -> Result<(), String> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let failed = |error: io::Error| format!("signals cannot be heard: {error}");
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
-    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
+/// Ctrl-C, or the SIGTERM by which others end a program. From the moment it is made, neither ends this one by itself.
+#[derive(Debug)]
+pub struct Interruption {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Interruption {
+    /// Begins to listen.
+    pub fn new() -> Result<Self, String> {
+        let heard =
+            |kind| signal(kind).map_err(|error| format!("signals cannot be heard: {error}"));
+        Ok(Self {
+            interrupt: heard(SignalKind::interrupt())?,
+            terminate: heard(SignalKind::terminate())?,
+        })
     }
-    Ok(())
+
+    /// Waits for either.
+    pub async fn come(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
 }

@@ -14,7 +14,7 @@ use crate::emulator::{self, Emulator};
 use crate::functions::Functions;
 use crate::gateway::{Api, Authorize, Gateway};
 use crate::servers::{Postgres, Redis};
-use crate::serving::{interrupted, listen, serve, url};
+use crate::serving::{Interruption, listen, serve, url};
 use crate::template::Template;
 use crate::topic::{Subscriber, Topic};
 use crate::{backend, demo};
@@ -64,11 +64,12 @@ impl Watch {
         .into_iter()
         .chain(topic.variables())
         .map(|(name, value)| (name.to_owned(), value));
+        let mut interruption = Interruption::new()?;
         let mut emulator = Emulator::start(&self.root, self.functions_port, variables).await?;
         tokio::select! {
             result = wake(&functions) => result?,
             ended = emulator.followed() => return Err(ended),
-            result = interrupted() => return result,
+            () = interruption.come() => return Ok(()),
         }
 
         let gateway = gateway(&self.template, functions.clone())?;
@@ -79,7 +80,7 @@ impl Watch {
         println!("{steps}");
         serve(vec![(protected, gateway.into_router())], async {
             tokio::select! {
-                result = interrupted() => result,
+                () = interruption.come() => Ok(()),
                 ended = emulator.followed() => Err(ended),
                 never = scheduled(functions) => never,
             }
@@ -90,12 +91,14 @@ impl Watch {
 
 async fn seed(database: &str) -> Result<(), String> {
     let database = Database::parse(database)?;
-    let failed = |error: &dyn fmt::Display| format!("the database: {error}");
-    database.migrate().await.map_err(|error| failed(&error))?;
+    database
+        .migrate()
+        .await
+        .map_err(|error| error.to_string())?;
     demo::seed(&database)
         .await
-        .map_err(|error| failed(&error))?;
-    Ok(())
+        .map(drop)
+        .map_err(|error| error.to_string())
 }
 
 /// Starts every function once, and publishes what was seeded.

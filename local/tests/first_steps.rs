@@ -1,0 +1,166 @@
+//! What `make run` prints works as it is printed.
+// Helpers beside the tests are test code too.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Stdio};
+
+/// The program, on ports that were free.
+struct Program {
+    child: Child,
+    /// What it printed until it was ready.
+    printed: Vec<String>,
+}
+
+impl Program {
+    fn start() -> Self {
+        let mut child = program(&["--port", "0", "--admin-port", "0"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        let mut printed = Vec::new();
+        for line in output.lines() {
+            let line = line.unwrap();
+            let last = line.contains("Ctrl-C");
+            printed.push(line);
+            if last {
+                break;
+            }
+        }
+        Self { child, printed }
+    }
+
+    /// What the printed line below the remark with this word prints in a shell.
+    fn shown(&self, word: &str) -> String {
+        let at = self
+            .printed
+            .iter()
+            .position(|line| line.starts_with('#') && line.contains(word))
+            .unwrap_or_else(|| panic!("nothing about {word} in {:#?}", self.printed));
+        let output = Command::new("sh")
+            .args(["-c", &self.printed[at + 1]])
+            .output()
+            .unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Ends it by a signal and gives its exit status.
+    fn ended_by(mut self, signal: &str) -> Option<i32> {
+        let pid = self.child.id().to_string();
+        let sent = Command::new("sh")
+            .args(["-c", "kill -\"$0\" \"$1\"", signal, &pid])
+            .status();
+        assert!(sent.unwrap().success());
+        self.child.wait().unwrap().code()
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn program(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_local"));
+    command
+        .args(arguments)
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+        .stdin(Stdio::null());
+    command
+}
+
+/// What a program that does not start says.
+fn complaint(arguments: &[&str]) -> String {
+    let mut child = program(arguments)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = String::new();
+    child
+        .stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut said)
+        .unwrap();
+    assert!(!child.wait().unwrap().success(), "{said}");
+    said
+}
+
+#[test]
+fn every_printed_line_shows_what_it_says() {
+    let program = Program::start();
+
+    let allowed = program.shown("An allowed call");
+    assert!(allowed.starts_with("HTTP/1.1 200"), "{allowed}");
+    assert!(allowed.contains(r#""clientId":"demo-free""#), "{allowed}");
+    assert!(allowed.contains("x-ratelimit-remaining: 9"), "{allowed}");
+
+    let burst = program.shown("429");
+    assert_eq!(burst.matches("HTTP/1.1 200").count(), 9, "{burst}");
+    let refused = &burst[burst.find("HTTP/1.1 429").unwrap()..];
+    for header in [
+        "retry-after: 6",
+        "x-ratelimit-limit: 10",
+        "x-ratelimit-remaining: 0",
+        "x-ratelimit-retryafter: 6",
+    ] {
+        assert!(refused.contains(header), "{header} in {refused}");
+    }
+
+    let unknown = program.shown("Without a key");
+    assert!(unknown.starts_with("HTTP/1.1 401"), "{unknown}");
+    assert!(unknown.contains("application/problem+json"), "{unknown}");
+
+    let changed = program.shown("A rule change");
+    assert!(changed.contains("weir-propagation: announced"), "{changed}");
+    let next = changed.rfind("HTTP/1.1 ").unwrap();
+    assert!(changed[next..].starts_with("HTTP/1.1 200"), "{changed}");
+    assert!(
+        changed[next..].contains("x-ratelimit-limit: 20"),
+        "{changed}"
+    );
+
+    let asked = program.shown("without a gateway");
+    assert!(asked.starts_with("HTTP/1.1 200"), "{asked}");
+    assert!(asked.contains(r#""status":"allowed""#), "{asked}");
+}
+
+#[test]
+fn it_ends_well_by_ctrl_c_and_by_sigterm() {
+    assert_eq!(Program::start().ended_by("INT"), Some(0));
+    assert_eq!(Program::start().ended_by("TERM"), Some(0));
+}
+
+#[test]
+fn a_port_that_is_taken_is_named_with_the_way_out() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let said = complaint(&["--port", &port]);
+    assert!(
+        said.contains(&port) && said.contains("--port") && said.contains("PORT"),
+        "{said}"
+    );
+    let said = complaint(&["--port", "0", "--admin-port", &port]);
+    assert!(said.contains("ADMIN_PORT"), "{said}");
+}
+
+#[test]
+fn every_bad_address_is_told_at_once_and_not_quoted() {
+    let said = complaint(&[
+        "--redis",
+        "rediss+odd://:hunter2@x",
+        "--database",
+        "mysql://:hunter2@x",
+    ]);
+    assert!(
+        said.contains("--redis must") && said.contains("--database must"),
+        "{said}"
+    );
+    assert!(!said.contains("hunter2"), "{said}");
+}
