@@ -14,7 +14,10 @@ const ACTOR: &str = "operator";
 /// A database in memory, and what is published from it into a Redis under a key prefix of its own. Every change is published
 /// before it returns.
 pub struct Operator {
-    database: Database,
+    /// What operators have said.
+    pub database: Database,
+    /// What is published of it.
+    pub store: Store,
     refresh: Refresh,
     redis: String,
     prefix: String,
@@ -32,7 +35,8 @@ impl Operator {
         let store = Store::open(redis, Keys::new(&prefix).unwrap()).unwrap();
         let database = Database::memory();
         let operator = Self {
-            refresh: Refresh::new(database.clone(), store),
+            refresh: Refresh::new(database.clone(), store.clone()),
+            store,
             database,
             redis: redis.to_owned(),
             prefix,
@@ -103,9 +107,24 @@ impl Operator {
         self.publish().await;
     }
 
-    /// Publishes all that differs, as the schedule does.
+    /// Takes a rule away.
+    pub async fn delete_rule(&self, id: Uuid) {
+        let gone = self.database.delete_rule(ACTOR, id, Expected::Whatever);
+        gone.await.unwrap();
+        self.publish().await;
+    }
+
+    /// The first part of every key.
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    /// Publishes all that differs, as the schedule does: a run that fails, as on a connection that a restart has cut, is
+    /// followed by another.
     pub async fn publish(&self) {
-        self.refresh.run(0).await.unwrap();
+        if self.refresh.run(0).await.is_err() {
+            self.refresh.run(0).await.unwrap();
+        }
     }
 }
 

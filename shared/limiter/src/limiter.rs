@@ -206,20 +206,33 @@ impl Limiter {
             address: request.address,
         };
         let applicable = view.rules.applicable(&request.resource, &caller);
-        let plan = Plan::new(
+        let mut plan = Plan::new(
             &applicable,
             self.config.default_limit.as_ref(),
             &owners,
             request.tokens,
         );
-        let must_count = |mode| mode == OnFailure::Deny && !plan.is_settled();
-        if plan.unread.is_some_and(must_count) || stale && must_count(plan.on_failure) {
+        let settled = plan.is_settled();
+        let must_count = |mode| mode == OnFailure::Deny && !settled;
+        if stale && must_count(plan.on_failure) {
             return Err(Failure::StoreOut);
         }
+        // Nothing may be said, but a look is taken all the same: it tells when that has changed.
+        let withheld = plan.unread.is_some_and(must_count);
+        if withheld {
+            plan.buckets.clear();
+        }
+        let decided = |decision| {
+            if withheld {
+                Err(Failure::StoreOut)
+            } else {
+                Ok(Verdict::Decided(decision))
+            }
+        };
         let degraded = stale || plan.unread.is_some();
         let own = owners.lane();
         if plan.buckets.is_empty() && !stale && self.looked(own, view.stamp) {
-            return Ok(Verdict::Decided(plan.unasked(client, degraded)));
+            return decided(plan.unasked(client, degraded));
         }
         let lanes = plan.lanes(own);
         let call = Call {
@@ -234,7 +247,7 @@ impl Limiter {
                 if plan.buckets.is_empty() && !stale {
                     self.remember_look(own, view.stamp, asked);
                 }
-                Ok(Verdict::Decided(plan.answered(client, &answers, degraded)))
+                decided(plan.answered(client, &answers, degraded))
             }
             Ok(Reply::Behind(_)) => Err(Failure::Behind),
             Err(error) => {
@@ -242,7 +255,7 @@ impl Limiter {
                 if must_count(plan.on_failure) {
                     return Err(Failure::StoreOut);
                 }
-                Ok(Verdict::Decided(plan.unasked(client, true)))
+                decided(plan.unasked(client, true))
             }
         }
     }
