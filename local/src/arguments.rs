@@ -43,7 +43,7 @@ struct RunArguments {
 struct WatchArguments {
     #[command(flatten)]
     shared: SharedArguments,
-    /// Port of the functions on 127.0.0.1
+    /// Port of the functions on 127.0.0.1; 0 takes any that is free
     #[arg(long, env = "FUNCTIONS_PORT", default_value_t = 9000)]
     functions_port: u16,
 }

@@ -107,6 +107,7 @@ impl Run {
             vec![(listener, protected), (admin_listener, control)],
             async {
                 tokio::select! {
+                    biased;
                     () = interruption.come() => Ok(()),
                     never = scheduled(refresh) => never,
                 }

@@ -30,10 +30,19 @@ pub async fn listen(port: u16, flag: &str, variable: &str) -> Result<TcpListener
         })
 }
 
+/// The port that a listener has.
+pub fn port(listener: &TcpListener) -> Result<u16, String> {
+    let address = listener.local_addr().map_err(|error| error.to_string())?;
+    Ok(address.port())
+}
+
 /// The address of a listener as `http://127.0.0.1:PORT`.
 pub fn url(listener: &TcpListener) -> Result<String, String> {
-    let address = listener.local_addr().map_err(|error| error.to_string())?;
-    Ok(format!("http://{address}"))
+    Ok(format!(
+        "http://{}:{}",
+        Ipv4Addr::LOCALHOST,
+        port(listener)?
+    ))
 }
 
 /// Serves until `end`, and then lets the calls that are under way finish, for a while.

@@ -7,14 +7,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use limits_postgres::Database;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::time::{Instant, interval_at};
+use uuid::Uuid;
 
 use crate::emulator::{self, Emulator};
 use crate::functions::Functions;
 use crate::gateway::{Api, Authorize, Gateway};
 use crate::servers::{Postgres, Redis};
-use crate::serving::{Interruption, listen, serve, url};
+use crate::serving::{Interruption, listen, port, serve, url};
 use crate::template::Template;
 use crate::topic::{Subscriber, Topic};
 use crate::{backend, demo};
@@ -30,7 +31,7 @@ const SCHEDULED: &str = include_str!("../../events/refresh-schedule.json");
 pub struct Watch {
     /// The port of the protected API; 0 is any.
     pub port: u16,
-    /// The port of the functions.
+    /// The port of the functions; 0 is any.
     pub functions_port: u16,
     /// The text of the template.
     pub template: String,
@@ -42,16 +43,18 @@ impl Watch {
     /// Runs everything until Ctrl-C.
     pub async fn run(self) -> Result<(), String> {
         let protected = listen(self.port, "--port", "PORT").await?;
-        // Only to say it now and clearly if the port is taken.
-        drop(listen(self.functions_port, "--functions-port", "FUNCTIONS_PORT").await?);
+        // Only to say it now and clearly if the port is taken, and to have one where any will do.
+        let free = listen(self.functions_port, "--functions-port", "FUNCTIONS_PORT").await?;
+        let functions_port = port(&free)?;
+        drop(free);
         emulator::program(&self.root)?;
         emulator::build(&self.root)?;
 
         let redis = Redis::start().map_err(|error| error.to_string())?;
         let postgres = Postgres::start().map_err(|error| error.to_string())?;
-        seed(&postgres.url()).await?;
+        let free_rule = seed(&postgres.url()).await?;
 
-        let functions = Functions::at(format!("http://127.0.0.1:{}", self.functions_port));
+        let functions = Functions::at(format!("http://127.0.0.1:{functions_port}"));
         let topic = Topic::start(vec![refresh(functions.clone())])
             .await
             .map_err(|error| format!("the topic: {error}"))?;
@@ -65,21 +68,24 @@ impl Watch {
         .chain(topic.variables())
         .map(|(name, value)| (name.to_owned(), value));
         let mut interruption = Interruption::new()?;
-        let mut emulator = Emulator::start(&self.root, self.functions_port, variables).await?;
+        let mut emulator = Emulator::start(&self.root, functions_port, variables).await?;
         tokio::select! {
+            biased;
+            () = interruption.come() => return Ok(()),
             result = wake(&functions) => result?,
             ended = emulator.followed() => return Err(ended),
-            () = interruption.come() => return Ok(()),
         }
 
         let gateway = gateway(&self.template, functions.clone())?;
         let steps = WatchSteps {
             protected: url(&protected)?,
-            functions_port: self.functions_port,
+            functions_port,
+            free_rule,
         };
         println!("{steps}");
         serve(vec![(protected, gateway.into_router())], async {
             tokio::select! {
+                biased;
                 () = interruption.come() => Ok(()),
                 ended = emulator.followed() => Err(ended),
                 never = scheduled(functions) => never,
@@ -89,7 +95,8 @@ impl Watch {
     }
 }
 
-async fn seed(database: &str) -> Result<(), String> {
+/// Makes the schema and the demo in a new database. Gives the rule of the free tier.
+async fn seed(database: &str) -> Result<Uuid, String> {
     let database = Database::parse(database)?;
     database
         .migrate()
@@ -97,7 +104,7 @@ async fn seed(database: &str) -> Result<(), String> {
         .map_err(|error| error.to_string())?;
     demo::seed(&database)
         .await
-        .map(drop)
+        .map(|[free, _]| free)
         .map_err(|error| error.to_string())
 }
 
@@ -108,19 +115,22 @@ async fn wake(functions: &Functions) -> Result<(), String> {
         ("refresh", SCHEDULED),
         ("rules", include_str!("../../events/rules-http.json")),
         ("clients", include_str!("../../events/clients-http.json")),
-        (
-            "authorizer",
-            include_str!("../../events/authorizer-rest.json"),
-        ),
         ("check", include_str!("../../events/check-url.json")),
+        // From nobody, so that it takes nothing from those with whom one will try.
+        ("authorizer", "{}"),
     ];
     for (name, event) in events {
-        let event: Value =
-            serde_json::from_str(event).map_err(|error| format!("{name}: {error}"))?;
-        functions
-            .invoke(name, &event, INVOCATION)
-            .await
-            .map_err(|error| format!("{name} fails: {}: {}", error.error_type, error.message))?;
+        let event = serde_json::from_str(event).map_err(|error| format!("{name}: {error}"))?;
+        match functions.invoke(name, &event, INVOCATION).await {
+            Ok(_) => {}
+            Err(error) if error.message == "Unauthorized" => {}
+            Err(error) => {
+                return Err(format!(
+                    "{name} fails: {}: {}",
+                    error.error_type, error.message
+                ));
+            }
+        }
     }
     Ok(())
 }
@@ -167,6 +177,7 @@ fn gateway(template: &str, functions: Functions) -> Result<Gateway, String> {
 struct WatchSteps {
     protected: String,
     functions_port: u16,
+    free_rule: Uuid,
 }
 
 impl fmt::Display for WatchSteps {
@@ -174,6 +185,7 @@ impl fmt::Display for WatchSteps {
         let Self {
             protected,
             functions_port: port,
+            free_rule,
         } = self;
         let functions = format!("http://127.0.0.1:{port}/lambda-url");
         let json = "-H 'content-type: application/json'";
@@ -205,13 +217,16 @@ impl fmt::Display for WatchSteps {
         write!(
             out,
             "\n# Through the stand-in for API Gateway, and straight to the HTTP functions:\n\
-             curl -i -H 'x-api-key: {key}' {protected}/orders/1\n\
-             curl -i '{functions}/rules/ratelimit/rules?applies_to=GET%20/orders/1'\n\
-             curl -i {functions}/clients/clients\n\
-             curl -i -X POST {json} -d '{{\"resource\": \"GET /orders/1\", \"tokens\": 1}}' {functions}/check/ratelimit/status/{client}\n\n\
+             curl -iw '\\n' -H 'x-api-key: {key}' {protected}/orders/1\n\
+             curl -iw '\\n' -X PUT {json} -d '{{\"resource\": \"*\", \"tier\": \"free\", \"limit\": {doubled}, \"time_window\": 60}}' {functions}/rules/ratelimit/rules/{free_rule}\n\
+             curl -iw '\\n' -H 'x-api-key: {key}' {protected}/orders/1\n\
+             curl -iw '\\n' '{functions}/rules/ratelimit/rules?applies_to=GET%20/orders/1'\n\
+             curl -iw '\\n' {functions}/clients/clients\n\
+             curl -iw '\\n' -X POST {json} -d '{{\"resource\": \"GET /orders/1\", \"tokens\": 1}}' {functions}/check/ratelimit/status/{client}\n\n\
              Ctrl-C ends it all.",
             key = demo::FREE.key,
             client = demo::PAID.client,
+            doubled = demo::FREE.limit * 2,
         )
     }
 }
