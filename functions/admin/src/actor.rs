@@ -13,18 +13,10 @@ pub struct Actor(pub String);
 impl Actor {
     /// The actor of an event.
     pub(crate) fn of(context: Option<&RequestContext>) -> Self {
-        let arn = match context {
-            Some(RequestContext::ApiGatewayV1(context)) => context.identity.user_arn.as_ref(),
-            Some(RequestContext::ApiGatewayV2(context)) => context
-                .authorizer
-                .as_ref()
-                .and_then(|authorizer| authorizer.iam.as_ref())
-                .and_then(|iam| iam.user_arn.as_ref()),
-            _ => None,
-        };
+        let arn = http_events::iam_identity(context);
         // No ARN holds a control character; an event that was made up may, and Postgres takes not all of them.
-        let arn = arn.filter(|arn| !arn.is_empty() && !arn.contains(char::is_control));
-        arn.map_or_else(Self::anonymous, |arn| Self(arn.clone()))
+        let arn = arn.filter(|arn| !arn.contains(char::is_control));
+        arn.map_or_else(Self::anonymous, |arn| Self(arn.to_owned()))
     }
 
     fn anonymous() -> Self {

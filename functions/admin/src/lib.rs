@@ -1,7 +1,7 @@
 //! The control API: rules, clients, migrations.
 //!
 //! Two routers, one for each function: [`rules`] and [`clients`], and [`migrate`], which speaks no HTTP. Each operation has a
-//! file: it parses, applies, answers. [`lambda`] hands a router what API Gateway sends.
+//! file: it parses, applies, answers. `http_events` hands a router what API Gateway sends.
 
 pub mod actor;
 mod announcement;
@@ -9,7 +9,6 @@ mod answer;
 mod body;
 mod clients;
 mod cursor;
-pub mod lambda;
 pub mod log;
 pub mod migrate;
 mod problem;

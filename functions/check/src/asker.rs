@@ -17,16 +17,7 @@ pub enum Asker {
 impl Asker {
     /// Who asks in this context; there is none where no Lambda is in between.
     pub fn of(context: Option<&RequestContext>) -> Self {
-        let arn = match context {
-            Some(RequestContext::ApiGatewayV1(context)) => context.identity.user_arn.as_deref(),
-            Some(RequestContext::ApiGatewayV2(context)) => context
-                .authorizer
-                .as_ref()
-                .and_then(|authorizer| authorizer.iam.as_ref())
-                .and_then(|iam| iam.user_arn.as_deref()),
-            _ => None,
-        };
-        match arn.filter(|arn| !arn.is_empty()) {
+        match http_events::iam_identity(context) {
             Some(arn) => principal(arn).map_or(Self::Stranger, Self::Principal),
             None => Self::Anonymous,
         }

@@ -4,7 +4,6 @@
 //! `limiter` decides, [`reply`] tells it.
 
 pub mod asker;
-pub mod event;
 pub mod problem;
 pub mod question;
 pub mod reply;

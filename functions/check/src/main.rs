@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use check::{Check, event, router};
+use check::{Check, router};
 use lambda_http::{Error, run_concurrent, service_fn};
 use limits::settings::Settings;
 use tracing_subscriber::EnvFilter;
@@ -25,7 +25,7 @@ async fn main() -> Result<(), Error> {
 
     let routes = router(check);
     run_concurrent(service_fn(move |request| {
-        event::answer(routes.clone(), request)
+        http_events::handle(routes.clone(), request)
     }))
     .await
 }

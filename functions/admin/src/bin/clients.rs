@@ -9,7 +9,7 @@ async fn main() -> Result<(), Error> {
     admin::log::start(environment("RUST_LOG").as_deref());
     let router = admin::clients(State::from_environment(&environment).await?);
     run_concurrent(service_fn(move |request| {
-        admin::lambda::handle(router.clone(), request)
+        http_events::handle(router.clone(), request)
     }))
     .await
 }

@@ -1,4 +1,4 @@
-//! What API Gateway sends, as the routers take it: REST API (v1), HTTP API (v2), function URL and `cargo lambda watch`.
+//! What Lambda is sent over HTTP, as axum's routers take it: REST API (v1), HTTP API (v2), function URL and `cargo lambda watch`.
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
@@ -38,6 +38,20 @@ pub async fn handle(
     // All answers are JSON. As text they travel as they are, whatever the event's kind makes of their content type.
     let text = String::from_utf8_lossy(&bytes).into_owned();
     Ok(Response::from_parts(parts, lambda_http::Body::Text(text)))
+}
+
+/// The ARN of the IAM identity that called, where the event carries one. Without an event there is none.
+pub fn iam_identity(context: Option<&RequestContext>) -> Option<&str> {
+    let arn = match context? {
+        RequestContext::ApiGatewayV1(context) => context.identity.user_arn.as_deref(),
+        RequestContext::ApiGatewayV2(context) => context
+            .authorizer
+            .as_ref()
+            .and_then(|authorizer| authorizer.iam.as_ref())
+            .and_then(|iam| iam.user_arn.as_deref()),
+        _ => None,
+    };
+    arn.filter(|arn| !arn.is_empty())
 }
 
 /// The request with the path that the caller sent, as far as the event has kept it: without the stage, and not resolved.
@@ -87,4 +101,70 @@ fn path(request: &Request) -> String {
     }
     sent.push_str(rest);
     utf8_percent_encode(&sent, NOT_IN_A_PATH).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn uri(event: &Value) -> String {
+        let request = lambda_http::request::from_str(&event.to_string()).unwrap();
+        as_sent(request).uri().to_string()
+    }
+
+    fn rest(path: &str) -> String {
+        uri(&json!({
+            "resource": "/{proxy+}",
+            "path": path,
+            "httpMethod": "GET",
+            "headers": { "Host": "api" },
+            "queryStringParameters": { "resource": "GET /a" },
+            "requestContext": { "stage": "prod", "httpMethod": "GET", "identity": {} },
+        }))
+    }
+
+    fn http(path: &str, stage: &str) -> String {
+        uri(&json!({
+            "version": "2.0",
+            "routeKey": "$default",
+            "rawPath": path,
+            "rawQueryString": "tokens=2",
+            "headers": { "host": "api" },
+            "requestContext": {
+                "stage": stage,
+                "http": {
+                    "method": "GET", "path": path, "protocol": "HTTP/1.1",
+                    "sourceIp": "192.0.2.1", "userAgent": "x",
+                },
+            },
+            "isBase64Encoded": false,
+        }))
+    }
+
+    #[test]
+    fn the_stage_is_left_out_where_the_event_has_put_it() {
+        assert_eq!(http("/prod/x", "prod"), "/x?tokens=2");
+        assert_eq!(http("/prod", "prod"), "/?tokens=2");
+        assert_eq!(http("/production/x", "prod"), "/production/x?tokens=2");
+        assert_eq!(http("/prod/x", "$default"), "/prod/x?tokens=2");
+        // A REST API never puts it into `path`.
+        assert_eq!(rest("/ratelimit/x"), "/ratelimit/x?resource=GET+%2Fa");
+        assert_eq!(rest("/prod/x"), "/prod/x?resource=GET+%2Fa");
+    }
+
+    #[test]
+    fn a_path_stays_as_it_was_sent_and_what_was_decoded_on_the_way_is_escaped() {
+        for (path, sent) in [
+            ("/a%2Fb", "/a%2Fb"),
+            ("/a/../%2e%2e", "/a/../%2e%2e"),
+            ("/a b", "/a%20b"),
+            ("/100%", "/100%25"),
+            ("/\u{fc}", "/%C3%BC"),
+            ("", "/"),
+        ] {
+            assert_eq!(rest(path), format!("{sent}?resource=GET+%2Fa"));
+        }
+    }
 }
