@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod authorizer;
+mod check;
 mod containers;
 mod control;
 mod counters;
