@@ -1,0 +1,91 @@
+//! The files of `events/`: each is what its function is sent, and is answered by it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use limits_postgres::Database;
+use local::demo;
+use serde_json::{Value, json};
+use tests::{Container, Function, Region};
+
+/// Every file of the folder, by its name without `.json`.
+fn events() -> BTreeMap<String, Value> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../events");
+    std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| {
+            let path = entry.unwrap().path();
+            let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+            let text = std::fs::read_to_string(&path).unwrap();
+            let event =
+                serde_json::from_str(&text).unwrap_or_else(|error| panic!("{name}: {error}"));
+            (name, event)
+        })
+        .collect()
+}
+
+/// An HTTP answer's status and body.
+fn answer(of: &Value) -> (u64, Value) {
+    let body = of["body"].as_str().unwrap();
+    (
+        of["statusCode"].as_u64().unwrap(),
+        serde_json::from_str(body).unwrap(),
+    )
+}
+
+async fn invoke(container: &Container, event: &Value) -> Value {
+    match container.invoke(event).await {
+        Ok(answer) => answer,
+        Err(error) => panic!("{error}\n{}", container.logs()),
+    }
+}
+
+#[tokio::test]
+async fn every_event_is_answered_by_its_function() {
+    let region = Region::new().await;
+    let database = Database::parse(region.variable("DATABASE_URL")).unwrap();
+    demo::seed(&database).await.unwrap();
+    let mut events = events();
+    let mut event = |name: &str| events.remove(name).unwrap_or_else(|| panic!("no {name}"));
+
+    let migrate = region.container(Function::Migrate).await;
+    invoke(&migrate, &event("migrate")).await;
+    invoke(&region.refresh, &event("refresh-schedule")).await;
+    invoke(&region.refresh, &event("refresh-sns")).await;
+
+    let authorizer = region.container(Function::Authorizer).await;
+    let policy = invoke(&authorizer, &event("authorizer-rest")).await;
+    assert_eq!(policy["policyDocument"]["Statement"][0]["Effect"], "Allow");
+    assert_eq!(policy["context"]["clientId"], demo::FREE.client);
+    assert_eq!(policy["context"]["remaining"], "9");
+    let simple = invoke(&authorizer, &event("authorizer-http")).await;
+    assert_eq!(simple["isAuthorized"], true);
+    assert_eq!(simple["context"]["remaining"], "8");
+
+    let rules = region.container(Function::Rules).await;
+    let (status, rule) = answer(&invoke(&rules, &event("rules-rest")).await);
+    assert_eq!((status, &rule["limit"]), (201, &json!(5)), "{rule}");
+    let (status, met) = answer(&invoke(&rules, &event("rules-http")).await);
+    assert_eq!(status, 200, "{met}");
+    assert_eq!(met["rules"].as_array().unwrap().len(), 2, "{met}");
+
+    let clients = region.container(Function::Clients).await;
+    let (status, client) = answer(&invoke(&clients, &event("clients-rest")).await);
+    assert_eq!((status, &client["client_id"]), (201, &json!("orders")));
+    let (status, list) = answer(&invoke(&clients, &event("clients-http")).await);
+    assert_eq!(status, 200, "{list}");
+    assert_eq!(list["clients"].as_array().unwrap().len(), 3, "{list}");
+
+    let anonymous = [("CHECK_ANONYMOUS", "allow")];
+    let check = region.container_with(Function::Check, &anonymous).await;
+    for name in ["check-url", "check-url-iam"] {
+        let (status, told) = answer(&invoke(&check, &event(name)).await);
+        assert_eq!(
+            (status, &told["status"]),
+            (200, &json!("allowed")),
+            "{name}: {told}"
+        );
+    }
+
+    assert!(events.is_empty(), "nobody was sent {:?}", events.keys());
+}
