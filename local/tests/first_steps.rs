@@ -5,6 +5,8 @@
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 
+use local::servers::{Postgres, Redis};
+
 /// The program, on ports that were free.
 struct Program {
     child: Child,
@@ -13,8 +15,9 @@ struct Program {
 }
 
 impl Program {
-    fn start() -> Self {
+    fn start(arguments: &[&str]) -> Self {
         let mut child = program(&["--port", "0", "--admin-port", "0"])
+            .args(arguments)
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -70,6 +73,8 @@ fn program(arguments: &[&str]) -> Command {
         .args(arguments)
         .env_clear()
         .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+        // The machine may be busy with other tests.
+        .env("REDIS_TIMEOUT_MS", "5000")
         .stdin(Stdio::null());
     command
 }
@@ -94,7 +99,7 @@ fn complaint(arguments: &[&str]) -> String {
 
 #[test]
 fn every_printed_line_shows_what_it_says() {
-    let program = Program::start();
+    let program = Program::start(&[]);
 
     let allowed = program.shown("An allowed call");
     assert!(allowed.starts_with("HTTP/1.1 200"), "{allowed}");
@@ -132,9 +137,28 @@ fn every_printed_line_shows_what_it_says() {
 }
 
 #[test]
+fn real_stores_keep_what_became_of_the_demo() {
+    let (redis, postgres) = (Redis::start().unwrap(), Postgres::start().unwrap());
+    let arguments = ["--redis", &redis.url(), "--database", &postgres.url()];
+
+    let first = Program::start(&arguments);
+    let allowed = first.shown("An allowed call");
+    assert!(allowed.contains("x-ratelimit-limit: 10"), "{allowed}");
+    let changed = first.shown("A rule change");
+    assert!(changed.contains("x-ratelimit-limit: 20"), "{changed}");
+    assert_eq!(first.ended_by("INT"), Some(0));
+
+    let second = Program::start(&arguments);
+    let allowed = second.shown("An allowed call");
+    assert!(allowed.starts_with("HTTP/1.1 200"), "{allowed}");
+    assert!(allowed.contains("x-ratelimit-limit: 20"), "{allowed}");
+    assert!(!allowed.contains("x-ratelimit-remaining: 19"), "{allowed}");
+}
+
+#[test]
 fn it_ends_well_by_ctrl_c_and_by_sigterm() {
-    assert_eq!(Program::start().ended_by("INT"), Some(0));
-    assert_eq!(Program::start().ended_by("TERM"), Some(0));
+    assert_eq!(Program::start(&[]).ended_by("INT"), Some(0));
+    assert_eq!(Program::start(&[]).ended_by("TERM"), Some(0));
 }
 
 #[test]
