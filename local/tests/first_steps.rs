@@ -106,16 +106,17 @@ fn every_printed_line_shows_what_it_says() {
     assert!(allowed.contains(r#""clientId":"demo-free""#), "{allowed}");
     assert!(allowed.contains("x-ratelimit-remaining: 9"), "{allowed}");
 
+    // One comes back every six seconds, which a busy machine may let pass meanwhile.
     let burst = program.shown("429");
-    assert_eq!(burst.matches("HTTP/1.1 200").count(), 9, "{burst}");
+    assert!(burst.matches("HTTP/1.1 200").count() >= 9, "{burst}");
     let refused = &burst[burst.find("HTTP/1.1 429").unwrap()..];
-    for header in [
-        "retry-after: 6",
-        "x-ratelimit-limit: 10",
-        "x-ratelimit-remaining: 0",
-        "x-ratelimit-retryafter: 6",
-    ] {
+    for header in ["x-ratelimit-limit: 10", "x-ratelimit-remaining: 0"] {
         assert!(refused.contains(header), "{header} in {refused}");
+    }
+    for header in ["retry-after: ", "x-ratelimit-retryafter: "] {
+        let value = refused.split(header).nth(1).unwrap();
+        let seconds: u32 = value.lines().next().unwrap().trim().parse().unwrap();
+        assert!((1..=6).contains(&seconds), "{header} in {refused}");
     }
 
     let unknown = program.shown("Without a key");
