@@ -1,6 +1,6 @@
 //! The control API: rules, clients, migrations.
 //!
-//! Two routers, one for each function: [`rules`] and [`clients`], and [`migrate`], which speaks no HTTP. Each operation has a
+//! Two routers, one for each function: [`rules()`] and [`clients()`], and [`migrate`], which speaks no HTTP. Each operation has a
 //! file: it parses, applies, answers. `http_events` hands a router what API Gateway sends.
 
 pub mod actor;
