@@ -2,13 +2,20 @@
 // Helpers beside the tests are test code too.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod audit;
 mod authorizer;
 mod check;
+mod clients;
 mod containers;
 mod control;
 mod counters;
+mod database;
+mod events;
 mod pairs;
+mod publishing;
+mod revisions;
 mod rules;
 mod servers;
 mod template;
 mod topic;
+mod walks;
