@@ -11,6 +11,7 @@ mod clients;
 mod cursor;
 pub mod log;
 pub mod migrate;
+mod path;
 mod problem;
 mod query;
 mod rules;

@@ -170,7 +170,8 @@ impl Postgres {
         let program = PathBuf::from(words.remove(0));
         let mut child = Child::start(&self.folder, End::Quit, &program, words, [])?;
         let status = self.cluster().join("postmaster.pid");
-        wait_until_ready(PROGRAM, &mut child, || accepts(&status))?;
+        let pid = child.pid();
+        wait_until_ready(PROGRAM, &mut child, || accepts(&status, pid))?;
         self.child = Some(child);
         Ok(())
     }
@@ -261,12 +262,13 @@ fn random_word() -> Result<String, ServerError> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Postgres writes `ready` as the eighth line of this file once it takes connections.
-fn accepts(status: &Path) -> bool {
+/// Postgres writes `ready` as the eighth line of this file once it takes connections. The first is its process: one that was
+/// killed leaves the file behind.
+fn accepts(status: &Path, pid: u32) -> bool {
     fs::read_to_string(status).is_ok_and(|text| {
-        text.lines()
-            .nth(7)
-            .is_some_and(|line| line.trim() == "ready")
+        let lines: Vec<&str> = text.lines().map(str::trim).collect();
+        lines.first().and_then(|line| line.parse().ok()) == Some(pid)
+            && lines.get(7) == Some(&"ready")
     })
 }
 

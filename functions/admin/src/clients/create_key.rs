@@ -1,6 +1,6 @@
 //! `POST /clients/{id}/keys`
 
-use axum::extract::{Path, State as Shared};
+use axum::extract::State as Shared;
 use axum::http::StatusCode;
 use axum::response::Response;
 use base64::Engine;
@@ -16,6 +16,7 @@ use super::known;
 use crate::actor::Actor;
 use crate::answer;
 use crate::body::{Body, finish};
+use crate::path::Named;
 use crate::problem::Problem;
 use crate::query::Query;
 use crate::state::State;
@@ -23,7 +24,7 @@ use crate::state::State;
 pub(crate) async fn handle(
     Shared(state): Shared<State>,
     Actor(actor): Actor,
-    Path(id): Path<String>,
+    Named(id): Named<String>,
     query: Query,
     body: Body,
 ) -> Result<Response, Problem> {

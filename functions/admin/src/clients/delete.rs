@@ -1,12 +1,13 @@
 //! `DELETE /clients/{id}`
 
-use axum::extract::{Path, State as Shared};
+use axum::extract::State as Shared;
 use axum::response::Response;
 
 use super::known;
 use crate::actor::Actor;
 use crate::answer;
 use crate::body::IfMatch;
+use crate::path::Named;
 use crate::problem::Problem;
 use crate::query::Query;
 use crate::state::State;
@@ -14,7 +15,7 @@ use crate::state::State;
 pub(crate) async fn handle(
     Shared(state): Shared<State>,
     Actor(actor): Actor,
-    Path(id): Path<String>,
+    Named(id): Named<String>,
     IfMatch(expected): IfMatch,
     mut query: Query,
 ) -> Result<Response, Problem> {

@@ -1,12 +1,13 @@
 //! `DELETE /clients/{id}/keys/{key_id}`
 
-use axum::extract::{Path, State as Shared};
+use axum::extract::State as Shared;
 use axum::response::Response;
 use uuid::Uuid;
 
 use super::known;
 use crate::actor::Actor;
 use crate::answer;
+use crate::path::Named;
 use crate::problem::Problem;
 use crate::query::Query;
 use crate::state::State;
@@ -14,7 +15,7 @@ use crate::state::State;
 pub(crate) async fn handle(
     Shared(state): Shared<State>,
     Actor(actor): Actor,
-    Path((id, key_id)): Path<(String, String)>,
+    Named((id, key_id)): Named<(String, String)>,
     query: Query,
 ) -> Result<Response, Problem> {
     query.finish()?;

@@ -1,17 +1,18 @@
 //! `GET /clients/{id}/keys`
 
-use axum::extract::{Path, State as Shared};
+use axum::extract::State as Shared;
 use axum::response::Response;
 
 use super::{known, no_such_client};
 use crate::answer;
+use crate::path::Named;
 use crate::problem::Problem;
 use crate::query::Query;
 use crate::state::State;
 
 pub(crate) async fn handle(
     Shared(state): Shared<State>,
-    Path(id): Path<String>,
+    Named(id): Named<String>,
     mut query: Query,
 ) -> Result<Response, Problem> {
     let (limit, cursor) = (query.limit(), query.cursor());

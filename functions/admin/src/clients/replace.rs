@@ -1,6 +1,6 @@
 //! `PUT /clients/{id}`
 
-use axum::extract::{Path, State as Shared};
+use axum::extract::State as Shared;
 use axum::http::StatusCode;
 use axum::response::Response;
 use limits_postgres::change_clients::ClientDraft;
@@ -9,6 +9,7 @@ use super::known;
 use crate::actor::Actor;
 use crate::answer;
 use crate::body::{Body, IfMatch, finish};
+use crate::path::Named;
 use crate::problem::Problem;
 use crate::query::Query;
 use crate::state::State;
@@ -16,7 +17,7 @@ use crate::state::State;
 pub(crate) async fn handle(
     Shared(state): Shared<State>,
     Actor(actor): Actor,
-    Path(id): Path<String>,
+    Named(id): Named<String>,
     query: Query,
     IfMatch(expected): IfMatch,
     body: Body,

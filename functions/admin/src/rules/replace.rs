@@ -1,6 +1,6 @@
 //! `PUT /ratelimit/rules/{id}`
 
-use axum::extract::{Path, State as Shared};
+use axum::extract::State as Shared;
 use axum::http::StatusCode;
 use axum::response::Response;
 
@@ -8,6 +8,7 @@ use super::{read_rule, required_id};
 use crate::actor::Actor;
 use crate::answer;
 use crate::body::{Body, IfMatch};
+use crate::path::Named;
 use crate::problem::Problem;
 use crate::query::Query;
 use crate::state::State;
@@ -15,7 +16,7 @@ use crate::state::State;
 pub(crate) async fn handle(
     Shared(state): Shared<State>,
     Actor(actor): Actor,
-    Path(name): Path<String>,
+    Named(name): Named<String>,
     query: Query,
     IfMatch(expected): IfMatch,
     body: Body,

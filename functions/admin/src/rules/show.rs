@@ -1,17 +1,18 @@
 //! `GET /ratelimit/rules/{id}` and `GET /ratelimit/rules/{resource}`
 
-use axum::extract::{Path, State as Shared};
+use axum::extract::State as Shared;
 use axum::response::Response;
 
 use super::{id_of, list};
 use crate::answer;
+use crate::path::Named;
 use crate::problem::Problem;
 use crate::query::Query;
 use crate::state::State;
 
 pub(crate) async fn handle(
     Shared(state): Shared<State>,
-    Path(name): Path<String>,
+    Named(name): Named<String>,
     query: Query,
 ) -> Result<Response, Problem> {
     let Some(id) = id_of(&name) else {
