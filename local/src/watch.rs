@@ -216,7 +216,7 @@ impl fmt::Display for WatchSteps {
         }
         write!(
             out,
-            "\n# Through the stand-in for API Gateway, and straight to the HTTP functions:\n\
+            "\n# Through the stand-in for API Gateway, and straight to the HTTP functions; the second doubles a limit:\n\
              curl -iw '\\n' -H 'x-api-key: {key}' {protected}/orders/1\n\
              curl -iw '\\n' -X PUT {json} -d '{{\"resource\": \"*\", \"tier\": \"free\", \"limit\": {doubled}, \"time_window\": 60}}' {functions}/rules/ratelimit/rules/{free_rule}\n\
              curl -iw '\\n' -H 'x-api-key: {key}' {protected}/orders/1\n\
