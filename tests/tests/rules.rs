@@ -115,6 +115,22 @@ async fn every_fault_is_told_at_once_and_nothing_is_written() {
         let refused = control.post("/ratelimit/rules", whole).await;
         let told: BTreeSet<&str> = refused.is_problem(400).fields().into_iter().collect();
         assert_eq!(told, ["burst", "colour", "resource", "time_window"].into());
+        // What is missing hides nothing else.
+        let partly = json!({"resource": "/a*", "limit": -1, "description": "x".repeat(1025)});
+        let batch = control
+            .post("/ratelimit/rules:batch", json!({"upsert": [partly]}))
+            .await;
+        let refused = control.post("/ratelimit/rules", partly).await;
+        let mut told = refused.is_problem(400).fields();
+        told.sort_unstable();
+        assert_eq!(told, ["description", "limit", "resource", "time_window"]);
+        let mut whole = batch.is_problem(400).fields();
+        whole.sort_unstable();
+        let prefixed: Vec<String> = told
+            .iter()
+            .map(|field| format!("upsert[0].{field}"))
+            .collect();
+        assert_eq!(whole, prefixed);
         for body in [json!([]), json!(7), json!("rule")] {
             control.post("/ratelimit/rules", body).await.is_problem(400);
         }

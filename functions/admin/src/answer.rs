@@ -5,7 +5,8 @@ use axum::http::header::ETAG;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use limits_postgres::{Page, Written};
-use serde::Serialize;
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
 use crate::announcement::Propagation;
@@ -79,12 +80,23 @@ fn heads(revision: u64, propagation: Propagation) -> HeaderMap {
 }
 
 /// A page of a list, under the name of what it lists.
-pub(crate) fn page<T: Serialize, C: Serialize>(name: &str, page: &Page<T, C>) -> Response {
+pub(crate) fn page<T: Serialize, C: Serialize>(name: &'static str, page: &Page<T, C>) -> Response {
     let next = page.next.as_ref().map(cursor::write);
-    let items = json!(page.items);
-    Json(Value::Object(Map::from_iter([
-        (name.to_owned(), items),
-        ("next".to_owned(), json!(next)),
-    ])))
-    .into_response()
+    let items = &page.items;
+    Json(Listed { name, items, next }).into_response()
+}
+
+struct Listed<'a, T> {
+    name: &'static str,
+    items: &'a [T],
+    next: Option<String>,
+}
+
+impl<T: Serialize> Serialize for Listed<'_, T> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut object = to.serialize_map(Some(2))?;
+        object.serialize_entry(self.name, self.items)?;
+        object.serialize_entry("next", &self.next)?;
+        object.end()
+    }
 }

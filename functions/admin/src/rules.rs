@@ -11,7 +11,8 @@ pub(crate) mod replace;
 pub(crate) mod revision;
 pub(crate) mod show;
 
-use limits::{Draft, Fields};
+use limits::{Draft, Fault, Fields};
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::body::Body;
@@ -22,27 +23,38 @@ fn read_rule(body: &Body, own: Option<Uuid>) -> Result<Draft, Problem> {
     let mut fields = body.fields()?;
     read_id(&mut fields, own);
     let draft = Draft::read(&mut fields);
-    let faults = fields.finish();
-    // What one field alone gets wrong, and what the rule as a whole does, are told together.
-    let Some(draft) = draft else {
-        return Err(Problem::faults(faults));
-    };
-    check(draft, faults)
+    let mut faults = fields.finish();
+    faults.extend(faults_of_the_whole(&body.0, &faults));
+    match draft {
+        Some(draft) if faults.is_empty() => Ok(draft),
+        _ => Err(Problem::faults(faults)),
+    }
 }
 
-fn check(draft: Draft, mut faults: Vec<limits::Fault>) -> Result<Draft, Problem> {
-    if let Err(whole) = limits::Rule::new(Uuid::nil(), draft.clone()) {
-        let new: Vec<_> = whole
-            .into_iter()
-            .filter(|fault| faults.iter().all(|told| told.field != fault.field))
-            .collect();
-        faults.extend(new);
+/// What is wrong with a rule beside what each field gets wrong by itself: the constructor is asked about a rule in which sound
+/// values stand for what is missing and for what was told already, so that all is told at once.
+fn faults_of_the_whole(rule: &Value, told: &[Fault]) -> Vec<Fault> {
+    let Some(mut sound) = rule.as_object().cloned() else {
+        return Vec::new();
+    };
+    for fault in told {
+        sound.remove(&fault.field);
     }
-    if faults.is_empty() {
-        Ok(draft)
-    } else {
-        Err(Problem::faults(faults))
+    for (name, value) in [
+        ("resource", json!("/")),
+        ("limit", json!(1)),
+        ("time_window", json!(1)),
+    ] {
+        sound.entry(name).or_insert(value);
     }
+    let sound = Value::Object(sound);
+    let draft = Fields::of(&sound)
+        .ok()
+        .and_then(|mut fields| Draft::read(&mut fields));
+    let faults = draft.and_then(|draft| limits::Rule::new(Uuid::nil(), draft).err());
+    let mut faults = faults.unwrap_or_default();
+    faults.retain(|fault| told.iter().all(|told| told.field != fault.field));
+    faults
 }
 
 fn read_id(fields: &mut Fields<'_>, own: Option<Uuid>) {

@@ -9,6 +9,7 @@ use limits_postgres::change_rules::{Deletion, MOST_CHANGES, Put, Target};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
+use super::faults_of_the_whole;
 use crate::actor::Actor;
 use crate::answer;
 use crate::body::Body;
@@ -110,15 +111,8 @@ fn read_put(field: &str, value: &Value, faults: &mut Vec<Fault>) -> Option<Put> 
             })
         }
     };
-    if let Some(put) = &put
-        && let Err(whole) = limits::Rule::new(Uuid::nil(), put.draft.clone())
-    {
-        let new: Vec<Fault> = whole
-            .into_iter()
-            .filter(|fault| own.iter().all(|told| told.field != fault.field))
-            .collect();
-        own.extend(new);
-    }
+    let whole = faults_of_the_whole(value, &own);
+    own.extend(whole);
     faults.extend(
         own.into_iter()
             .map(|fault| Fault::new(format!("{field}{}", fault.field), fault.detail)),

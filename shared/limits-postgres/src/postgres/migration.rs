@@ -44,7 +44,7 @@ impl Postgres {
             embedded::migrations::runner()
                 .run_async(&mut client)
                 .await
-                .map_err(|error| DatabaseError::Unexpected(error.to_string()))
+                .map_err(|error| failed(&error))
         }
         .await;
         // Its end gives the lock back.
@@ -56,4 +56,15 @@ impl Postgres {
             .map(ToString::to_string)
             .collect())
     }
+}
+
+/// Why a migration failed: the reason stands in what the error was caused by.
+fn failed(error: &refinery::Error) -> DatabaseError {
+    let mut reason = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        reason = format!("{reason}: {error}");
+        cause = error.source();
+    }
+    DatabaseError::Unexpected(reason)
 }
