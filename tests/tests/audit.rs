@@ -144,7 +144,7 @@ fn event(file: &str, change: impl Fn(&mut Value)) -> Value {
     event
 }
 
-fn rest(method: &str, path: &str, body: &Value) -> Value {
+pub(crate) fn rest(method: &str, path: &str, body: &Value) -> Value {
     event("rules-rest.json", |event| {
         event["httpMethod"] = json!(method);
         event["path"] = json!(path);
@@ -158,7 +158,7 @@ fn rest(method: &str, path: &str, body: &Value) -> Value {
     })
 }
 
-fn http(method: &str, path: &str, query: &str) -> Value {
+pub(crate) fn http(method: &str, path: &str, query: &str) -> Value {
     event("rules-http.json", |event| {
         event["rawPath"] = json!(path);
         event["rawQueryString"] = json!(query);

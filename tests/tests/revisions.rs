@@ -1,6 +1,7 @@
 //! Revisions come in the order of commits, and whoever follows them misses nothing.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use futures::future::join_all;
 use limits::registry::{ClientStatus, Name};
@@ -8,10 +9,11 @@ use limits::rule::Tier;
 use limits::{Draft, Lane};
 use limits_postgres::change_clients::ClientDraft;
 use limits_postgres::{Database, Head};
-use serde_json::json;
-use tests::stores;
+use serde_json::{Value, json};
+use tests::{Function, Region, stores};
 use tokio_postgres::{Client, NoTls};
 
+use crate::audit::{http, rest};
 use crate::control::Control;
 
 /// A connection beside those of the functions.
@@ -403,6 +405,49 @@ async fn columns_that_this_code_does_not_know_pass_through() {
         control.get(&format!("/ratelimit/rules/{id}")).await.status,
         200
     );
+}
+
+#[tokio::test]
+async fn whoever_asks_is_told_how_far_the_database_and_its_region_are() {
+    let region = Region::new().await;
+    let rules = region.container(Function::Rules).await;
+    let body = |answer: Value| -> Value {
+        serde_json::from_str(answer["body"].as_str().unwrap()).unwrap()
+    };
+    let ask = http("GET", "/ratelimit/revision", "");
+    let told = body(rules.invoke(&ask).await.unwrap());
+    assert_eq!(told, json!({"revision": 0, "published": null}));
+
+    let rule = json!({"resource": "/a", "limit": 1, "time_window": 1});
+    let made = body(
+        rules
+            .invoke(&rest("POST", "/ratelimit/rules", &rule))
+            .await
+            .unwrap(),
+    );
+    assert_eq!(made["propagation"], "announced");
+    assert!(region.topic.settled(Duration::from_secs(30)).await);
+    assert_eq!(
+        region.topic.published(),
+        [r#"{"revision":1}"#],
+        "and nothing of the rule"
+    );
+    let told = body(rules.invoke(&ask).await.unwrap());
+    assert_eq!(
+        (&told["revision"], &told["published"]["revision"]),
+        (&json!(1), &json!(1))
+    );
+    assert!(told["published"]["at"].as_str().unwrap() >= made["created_at"].as_str().unwrap());
+
+    // The same news again, for whoever lost it.
+    let again = body(
+        rules
+            .invoke(&rest("POST", "/ratelimit/refresh", &json!({})))
+            .await
+            .unwrap(),
+    );
+    assert_eq!(again, json!({"revision": 1, "propagation": "announced"}));
+    assert_eq!(region.topic.published().len(), 2);
 }
 
 /// The chunks and the names that changed since.
