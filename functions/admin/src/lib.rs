@@ -9,7 +9,6 @@ mod answer;
 mod body;
 mod clients;
 mod cursor;
-pub mod log;
 pub mod migrate;
 mod path;
 mod problem;

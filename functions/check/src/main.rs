@@ -5,17 +5,11 @@ use std::sync::Arc;
 use check::{Check, router};
 use lambda_http::{Error, run_concurrent, service_fn};
 use limits::settings::Settings;
-use tracing_subscriber::EnvFilter;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
     let environment = |name: &str| std::env::var(name).ok();
-    let filter = environment("RUST_LOG").and_then(|filter| EnvFilter::try_new(filter).ok());
-    tracing_subscriber::fmt()
-        .json()
-        .flatten_event(true)
-        .with_env_filter(filter.unwrap_or_else(|| EnvFilter::new("info")))
-        .init();
+    aws::logs::start(environment("RUST_LOG").as_deref());
 
     let mut settings = Settings::new(&environment);
     let check = Check::read(&mut settings);

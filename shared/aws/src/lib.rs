@@ -1,4 +1,6 @@
 //! What talks to AWS itself; by feature, so that a function takes only what it needs.
 
+#[cfg(feature = "logs")]
+pub mod logs;
 #[cfg(feature = "sns")]
 pub mod sns;

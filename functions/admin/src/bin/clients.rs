@@ -6,7 +6,7 @@ use lambda_http::{Error, run_concurrent, service_fn};
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
     let environment = |name: &str| std::env::var(name).ok();
-    admin::log::start(environment("RUST_LOG").as_deref());
+    aws::logs::start(environment("RUST_LOG").as_deref());
     let router = admin::clients(State::from_environment(&environment).await?);
     run_concurrent(service_fn(move |request| {
         http_events::handle(router.clone(), request)

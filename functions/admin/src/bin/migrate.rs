@@ -9,7 +9,7 @@ use limits_postgres::Database;
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
     let environment = |name: &str| std::env::var(name).ok();
-    admin::log::start(environment("RUST_LOG").as_deref());
+    aws::logs::start(environment("RUST_LOG").as_deref());
     let mut settings = Settings::new(&environment);
     let database = Database::from_settings(&mut settings);
     settings.finish()?;
