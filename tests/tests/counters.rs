@@ -109,7 +109,7 @@ fn buckets<'a>(asked: &'a [(usize, Quota, u64)], shadows: usize, of: Uuid) -> Ve
 /// The script with its clock in a key, so that a test can turn it.
 fn script_with_a_clock() -> String {
     let (real, told) = (
-        "redis.call('TIME')",
+        "call('TIME')",
         "cjson.decode(redis.call('GET', 'clock'))",
     );
     assert!(take::text().contains(real));

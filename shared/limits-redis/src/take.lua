@@ -21,9 +21,10 @@
 -- Beginning with '#!lua', this runs nowhere but on a node that may write: a demoted one refuses even a denial. One script and no
 -- transaction, since what is written depends on what is read.
 
+local call, number, floor, ceil, format = redis.call, tonumber, math.floor, math.ceil, string.format
 local buckets = (#ARGV - 3) / 5
 local lanes = #KEYS - buckets
-local kept = redis.call('MGET', unpack(KEYS))
+local kept = call('MGET', unpack(KEYS))
 
 for i = 1, lanes do
   local epoch = kept[i]
@@ -31,7 +32,7 @@ for i = 1, lanes do
     if not epoch then
       return false
     end
-    if tonumber(epoch) > tonumber(ARGV[2]) then
+    if number(epoch) > number(ARGV[2]) then
       return epoch
     end
   end
@@ -40,35 +41,41 @@ if buckets == 0 then
   return {}
 end
 
--- Writes a bucket's state, to be kept for the ticks in which it matters and a minute more, against clocks that differ.
-local function keep(key, state, ticks, per_second)
-  local ms = math.ceil(ticks * 1000 / per_second) + 60000
-  redis.call('PSETEX', KEYS[key], string.format('%d', ms), state)
-end
-
-local active = buckets - tonumber(ARGV[3])
+local active = buckets - number(ARGV[3])
 local taking = ARGV[1] == 'take'
-local time = redis.call('TIME')
-local seconds, micros = tonumber(time[1]), tonumber(time[2])
-local answers, states, ticks = {}, {}, {}
+local time = call('TIME')
+local seconds, micros = number(time[1]), number(time[2])
+local answers, states, keeps
+if buckets > 1 then
+  answers, states, keeps = {}, {}, {}
+end
 local a = 4
 
 for i = 1, buckets do
-  local algorithm, per_second, limit = ARGV[a], tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2])
-  local capacity, cost = tonumber(ARGV[a + 3]), tonumber(ARGV[a + 4])
+  local algorithm, per_second, limit = ARGV[a], number(ARGV[a + 1]), number(ARGV[a + 2])
+  local capacity, cost = number(ARGV[a + 3]), number(ARGV[a + 4])
   a = a + 5
-  local now = seconds * per_second + math.floor(micros * per_second / 1000000)
-  local state = kept[lanes + i]
+  local now = seconds * per_second + floor(micros * per_second / 1000000)
+  local key, state = KEYS[lanes + i], kept[lanes + i]
   -- Each algorithm sets its answer and, where there is room, the state after this call and how many ticks that matters.
-  local answer, after, matters
+  local answer, after, ticks
   if algorithm == 't' then
     --@token_bucket
   else
     return redis.error_reply('ERR unknown algorithm')
   end
   if after then
-    states[i] = after
-    ticks[i] = matters
+    -- A minute more than it matters, against clocks that differ.
+    local keep = format('%d', ceil(ticks * 1000 / per_second) + 60000)
+    if buckets == 1 then
+      if taking then
+        call('PSETEX', key, keep, after)
+      end
+      return answer
+    end
+    states[i], keeps[i] = after, keep
+  elseif buckets == 1 then
+    return answer
   elseif i <= active then
     taking = false
   end
@@ -78,11 +85,8 @@ end
 if taking then
   for i = 1, buckets do
     if states[i] then
-      keep(lanes + i, states[i], ticks[i], tonumber(ARGV[5 * i]))
+      call('PSETEX', KEYS[lanes + i], keeps[i], states[i])
     end
   end
-end
-if buckets == 1 then
-  return answers[1]
 end
 return answers

@@ -14,14 +14,15 @@ if state then
     -- One that was a little ahead is waited for.
     tick = now
     if ARGV[1] == 'take' then
-      keep(lanes + i, struct.pack('<dd', level, tick), level / limit, per_second)
+      local keep = format('%d', ceil(level / limit * 1000 / per_second) + 60000)
+      call('PSETEX', key, keep, struct.pack('<dd', level, tick))
     end
   end
 end
 if level + cost <= capacity then
   answer = level
   after = struct.pack('<dd', level + cost, tick)
-  matters = (level + cost) / limit + tick - now
+  ticks = (level + cost) / limit + tick - now
 else
   answer = -1 - level
 end
