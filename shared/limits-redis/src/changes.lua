@@ -11,6 +11,10 @@
 --       the changed names
 --       the changed chunks, by number
 --       the bodies of the first of them
+--       1 where so many chunks changed that none is listed and every one must be read: two hundred readers at once must not hold
+--       up a decision with long lists. So many names are not listed either: the registry view is then forgotten
+
+local MOST_LISTED = 500
 
 local head = redis.call('HMGET', KEYS[1], 'stamp', 'revision', 'base', 'floor')
 local stamp, published, base, floor = head[1], head[2], tonumber(head[3]), tonumber(head[4])
@@ -19,9 +23,13 @@ if not (stamp and published) then
 end
 local from = tonumber(ARGV[1])
 local fresh = from < base
-local forget = from < floor
+local forget = from < floor or redis.call('ZCOUNT', KEYS[4], '(' .. ARGV[1], '+inf') > MOST_LISTED
 local after = '(' .. (fresh and '0' or ARGV[1])
-local chunks = redis.call('ZRANGEBYSCORE', KEYS[3], after, '+inf')
+local every = redis.call('ZCOUNT', KEYS[3], after, '+inf') > MOST_LISTED
+local chunks = {}
+if not every then
+  chunks = redis.call('ZRANGEBYSCORE', KEYS[3], after, '+inf')
+end
 local names = {}
 if not forget then
   names = redis.call('ZRANGEBYSCORE', KEYS[4], '(' .. ARGV[1], '+inf')
@@ -34,4 +42,4 @@ local bodies = {}
 if #first > 0 then
   bodies = redis.call('HMGET', KEYS[2], unpack(first))
 end
-return { stamp, fresh and 1 or 0, forget and 1 or 0, names, chunks, bodies }
+return { stamp, fresh and 1 or 0, forget and 1 or 0, names, chunks, bodies, every and 1 or 0 }

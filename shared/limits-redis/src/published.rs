@@ -18,8 +18,8 @@ use crate::store::StoreError;
 static CHANGES: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("changes.lua").to_owned()));
 
-/// How many chunks travel in one reply: about 64 KB at 100,000 rules, so that a load holds up no decision.
-pub const PAGE: usize = 20;
+/// How many chunks travel in one reply: about 25 KB at 100,000 rules, so that a load holds up no decision.
+pub const PAGE: usize = 10;
 
 /// What was published after a reader's number.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -101,15 +101,27 @@ pub(crate) async fn changes(
         return Ok(None);
     }
     let malformed = |_| StoreError::Malformed("changes of another shape");
-    type Shape = (u64, bool, bool, Vec<String>, Vec<u16>, Vec<Option<Vec<u8>>>);
-    let (stamp, fresh, forget, names, chunks, bodies): Shape =
+    type Shape = (
+        u64,
+        bool,
+        bool,
+        Vec<String>,
+        Vec<u16>,
+        Vec<Option<Vec<u8>>>,
+        bool,
+    );
+    let (stamp, fresh, forget, names, chunks, bodies, every): Shape =
         redis::from_redis_value(reply).map_err(malformed)?;
     Ok(Some(Changes {
         stamp,
         fresh,
         forget,
         names,
-        chunks,
+        chunks: if every {
+            (0..limits::CHUNKS).collect()
+        } else {
+            chunks
+        },
         bodies,
     }))
 }
