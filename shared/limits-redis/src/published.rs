@@ -1,7 +1,7 @@
 //! Reading the published copy: what changed, the rules by chunk, one name of the registry.
 
 use std::str::FromStr;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use limits::registry::{Client, Name};
 use limits::{Draft, Fault, Rule};
@@ -142,7 +142,7 @@ pub(crate) async fn chunks(
 #[derive(Debug)]
 pub enum PublishedRule {
     /// Understood.
-    Rule(Rule),
+    Rule(Arc<Rule>),
     /// Not understood by this code: a newer one wrote it, or it is damaged. The last good version of it stays in force; where
     /// there is none, `stand_in` does, which is treated as if Redis were out for it.
     Unread {
@@ -191,7 +191,7 @@ fn read_rule(id: Uuid, json: &str) -> PublishedRule {
             Rule::new(id, draft).map_err(first)
         });
     match rule {
-        Ok(rule) => PublishedRule::Rule(rule),
+        Ok(rule) => PublishedRule::Rule(Arc::new(rule)),
         Err(error) => {
             tracing::error!(rule = %id, %error, "a published rule is not understood");
             PublishedRule::Unread {

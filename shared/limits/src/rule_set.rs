@@ -43,7 +43,8 @@ pub struct RuleSet {
 /// A step of the trie of path patterns.
 #[derive(Debug, Clone, Default)]
 struct Node {
-    literals: HashMap<Box<str>, Node>,
+    // Boxed, since a map holds room for four where there is one.
+    literals: HashMap<Box<str>, Box<Node>>,
     any: Option<Box<Node>>,
     here: Place,
     rest: Place,
@@ -84,9 +85,9 @@ impl RuleSet {
     }
 
     /// Puts a rule in the place of the one with its id.
-    pub fn put(&mut self, rule: Rule) {
+    pub fn put(&mut self, rule: impl Into<Arc<Rule>>) {
+        let rule = rule.into();
         self.remove(rule.id());
-        let rule = Arc::new(rule);
         self.rules.insert(rule.id(), Arc::clone(&rule));
         if rule.draft().status != Status::Terminated {
             self.place_mut(rule.pattern()).put(rule);
@@ -288,18 +289,23 @@ impl Place {
         let i = match self.0.iter().position(|(own, _)| own.as_deref() == method) {
             Some(i) => i,
             None => {
+                // Most patterns have one, with one rule: no room for more until there are.
+                self.0.reserve_exact(1);
                 self.0.push((method.map(Into::into), Rivals::default()));
                 self.0.len() - 1
             }
         };
         let rivals = &mut self.0[i].1;
         match &rule.draft().client {
-            Some(client) => rivals
-                .clients
-                .entry(client.as_str().into())
-                .or_default()
-                .push(rule),
-            None => rivals.shared.push(rule),
+            Some(client) => {
+                let rules = rivals.clients.entry(client.as_str().into()).or_default();
+                rules.reserve_exact(1);
+                rules.push(rule);
+            }
+            None => {
+                rivals.shared.reserve_exact(1);
+                rivals.shared.push(rule);
+            }
         }
     }
 
