@@ -1,7 +1,12 @@
 //! What operators have said: rules, clients and keys, published without a control API in between.
 
 use limits::{Draft, Fields};
-use limits_postgres::{Database, Expected, change_clients::ClientDraft, change_keys::KeyDraft};
+use limits_postgres::{
+    Database, Expected,
+    change_clients::ClientDraft,
+    change_keys::KeyDraft,
+    change_rules::{Put, Target},
+};
 use limits_redis::{Store, keys::Keys};
 use refresh::Refresh;
 use serde_json::{Value, json};
@@ -95,6 +100,20 @@ impl Operator {
         let made = self.database.create_rule(ACTOR, draft).await.unwrap();
         self.publish().await;
         made.value.id
+    }
+
+    /// Makes many rules at once.
+    pub async fn rules(&self, bodies: Vec<Value>) {
+        let put = |body: &Value| Put {
+            field: String::new(),
+            target: Target::New,
+            draft: read(body, |fields| Draft::read(fields).unwrap()),
+            expected: Expected::Whatever,
+        };
+        let puts = bodies.iter().map(put).collect();
+        let made = self.database.change_rules(ACTOR, puts, Vec::new()).await;
+        made.unwrap();
+        self.publish().await;
     }
 
     /// Replaces a rule.

@@ -108,10 +108,7 @@ fn buckets<'a>(asked: &'a [(usize, Quota, u64)], shadows: usize, of: Uuid) -> Ve
 
 /// The script with its clock in a key, so that a test can turn it.
 fn script_with_a_clock() -> String {
-    let (real, told) = (
-        "call('TIME')",
-        "cjson.decode(redis.call('GET', 'clock'))",
-    );
+    let (real, told) = ("call('TIME')", "cjson.decode(redis.call('GET', 'clock'))");
     assert!(take::text().contains(real));
     take::text().replace(real, told)
 }

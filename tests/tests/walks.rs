@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use limits_redis::published::PAGE;
 use local::servers::{End, Postgres, Redis};
 use local::topic::{Mode, Order};
 use serde_json::{Value, json};
-use tests::{Container, Function, FunctionError, Region, stores};
+use tests::{Container, Function, FunctionError, Operator, Region, stores};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
@@ -300,6 +301,48 @@ async fn a_decision_is_one_command_to_redis_and_none_to_postgres() {
         .iter()
         .filter(|command| command.contains("\"EVALSHA\""));
     assert_eq!((scripts.count(), commands.len()), (50, 50), "{commands:?}");
+}
+
+#[tokio::test]
+async fn many_rules_are_loaded_in_short_pages_and_a_change_in_one_read() {
+    let redis = Redis::start().unwrap();
+    let operator = Operator::at(&redis.url()).await;
+    operator.client("eve", json!({})).await;
+    operator.key("eve", "a-key-of-eve").await;
+    let rules =
+        (0..8_000).map(|i| json!({"resource": format!("/r{i}"), "limit": 1, "time_window": 60}));
+    operator.rules(rules.collect()).await;
+    let one = operator.rule(rule(1_000)).await;
+
+    let monitor = Monitor::of(&redis).await;
+    let authorizer = operator.container(Function::Authorizer, &[]).await;
+    authorizer.ready().await.unwrap();
+    let commands = monitor.commands().await;
+    let pages = commands
+        .iter()
+        .filter(|command| command.contains("\"HMGET\""));
+    let longest = pages.clone().map(|page| page.split('"').count() / 2).max();
+    // The command, the key, and so many chunks.
+    assert!(
+        longest.is_some_and(|fields| fields <= 2 + PAGE),
+        "{longest:?}"
+    );
+    assert!(pages.count() >= 3_500 / PAGE, "{}", commands.len());
+    assert_eq!(passed(&[&authorizer], "a-key-of-eve", 2).await, 2);
+    monitor.commands().await;
+
+    operator.replace_rule(one, rule(2_000)).await;
+    monitor.commands().await;
+    assert_eq!(passed(&[&authorizer], "a-key-of-eve", 1).await, 1);
+    // Told that it is behind, one read, asked again.
+    let commands = monitor.commands().await;
+    assert_eq!(commands.len(), 3, "{commands:?}");
+    assert!(
+        commands
+            .iter()
+            .all(|command| command.contains("\"EVALSHA\"")),
+        "{commands:?}"
+    );
 }
 
 /// What clients send to a server; what scripts call inside is not told.

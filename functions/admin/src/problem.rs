@@ -1,6 +1,6 @@
 //! Every answer that is no: RFC 9457 problem+json.
 
-use axum::http::header::{ALLOW, CONTENT_TYPE, ETAG, RETRY_AFTER};
+use axum::http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, ETAG, RETRY_AFTER};
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use limits::Fault;
@@ -10,9 +10,10 @@ use tracing::error;
 
 use crate::answer::etag;
 
-/// What went wrong, as the caller is told. `type` is left out: it is `about:blank`.
+/// What went wrong, as the caller is told.
 #[derive(Debug, Serialize)]
 pub(crate) struct Problem {
+    r#type: &'static str,
     title: &'static str,
     status: u16,
     detail: String,
@@ -25,6 +26,7 @@ pub(crate) struct Problem {
 impl Problem {
     pub(crate) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
         Self {
+            r#type: "about:blank",
             title: status.canonical_reason().unwrap_or("Error"),
             status: status.as_u16(),
             detail: detail.into(),
@@ -95,6 +97,7 @@ impl IntoResponse for Problem {
             CONTENT_TYPE,
             HeaderValue::from_static("application/problem+json"),
         );
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         headers.extend(self.headers);
         response
     }
