@@ -51,91 +51,75 @@ impl Refresh {
         let publish =
             fresh || moved || ahead || !told.names.is_empty() || !written.rebuilt.is_empty();
 
-        let all = fresh || ahead || told.all || !changes.chunks.is_empty();
+        let end = End {
+            revision: changes.head.revision,
+            change: changes.head.id,
+            all: fresh || ahead || told.all || !changes.chunks.is_empty(),
+            fresh,
+            forget: told.forget,
+        };
         let stamp = if publish {
-            let least = newest_lane + 1;
-            let stamp = self
-                .publish(&changes, &told, history, least, fresh, all, report)
-                .await?;
-            Some(stamp)
+            let chunks = match fresh {
+                true => (0..CHUNKS).collect(),
+                false => changes.chunks,
+            };
+            report.chunks += chunks.len();
+            let first = Page {
+                version: Version {
+                    history,
+                    revision: end.revision,
+                },
+                least: newest_lane + 1,
+                ..Page::default()
+            };
+            Some(self.publish(first, &chunks, told.names, end).await?)
         } else {
             None
         };
-        let moves = lane_moves(
-            published.as_ref(),
-            &lanes,
-            &written,
+        let reached = Version {
             history,
-            &changes,
-            stamp,
-            all,
-        );
+            revision: end.revision,
+        };
+        let told = stamp.filter(|_| end.all).is_some();
+        let moves = lane_moves(published.as_ref(), &lanes, &written, reached, told);
         let to = stamp.or(published.map(|head| head.stamp)).unwrap_or(0);
         self.store.move_lanes(to, &moves).await?;
         report.lanes += moves.len();
         Ok(publish || !moves.is_empty())
     }
 
-    /// Publishes chunks and names in pages, the last of which moves the head; tells its stamp.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "all of what one publication says"
-    )]
+    /// Publishes chunks and names in pages like `blank`, the last of which moves the head; tells its stamp.
     async fn publish(
         &self,
-        changes: &Changes,
-        told: &Told,
-        history: u64,
-        least: u64,
-        fresh: bool,
-        all: bool,
-        report: &mut Report,
+        blank: Page,
+        chunks: &[u16],
+        names: BTreeSet<Name>,
+        end: End,
     ) -> Result<u64, RefreshError> {
-        let chunks: Vec<u16> = if fresh {
-            (0..CHUNKS).collect()
-        } else {
-            changes.chunks.clone()
-        };
-        let mut pages = Vec::new();
+        let mut last = blank.clone();
         for some in chunks.chunks(READ) {
             let (head, rules) = self.database.chunks(some).await?;
             let version = Version {
-                history,
                 revision: head.revision,
+                ..blank.version
             };
             for page in rules.chunks(PUT) {
+                // The last page waits; the others go out as they come, so that not all of them are held at once.
+                if !last.chunks.is_empty() {
+                    self.store.put(&last).await?;
+                }
                 let bodies = page
                     .iter()
                     .map(|(chunk, rules)| (*chunk, chunk_body(version, rules)));
-                pages.push(Page {
+                last = Page {
                     version,
-                    least,
                     chunks: bodies.collect(),
-                    ..Page::default()
-                });
-            }
-            report.chunks += rules.len();
-            // All but the last page go out as they come, so that not all of them are held at once.
-            while pages.len() > 1 {
-                self.store.put(&pages.remove(0)).await?;
+                    ..blank.clone()
+                };
             }
         }
-        let mut last = pages.pop().unwrap_or_else(|| Page {
-            version: Version {
-                history,
-                revision: changes.head.revision,
-            },
-            least,
-            ..Page::default()
-        });
-        last.names = told.names.iter().cloned().collect();
-        last.end = Some(End {
-            revision: changes.head.revision,
-            change: changes.head.id,
-            all,
-            fresh,
-            forget: told.forget,
-        });
+        last.names = names.into_iter().collect();
+        last.end = Some(end);
         Ok(self.store.put(&last).await?)
     }
 }
@@ -195,23 +179,16 @@ fn lane_moves(
     published: Option<&Published>,
     lanes: &[LaneState],
     written: &Written,
-    history: u64,
-    changes: &Changes,
-    stamp: Option<u64>,
+    reached: Version,
     all: bool,
 ) -> Vec<(Lane, Option<Version>)> {
-    let reached = Version {
-        history,
-        revision: changes.head.revision,
-    };
     let must_have = published.map_or(0, |head| head.all);
-    let created = stamp.is_some() && !written.replayed.is_empty();
     Lane::all()
         .zip(lanes)
         .filter_map(|(lane, state)| {
             let wrote = written.replayed.contains_key(&lane) || written.rebuilt.contains(&lane);
             let late = state.epoch.is_none_or(|epoch| epoch < must_have);
-            let told = stamp.is_some() && all || created && lane == Lane::SHARED;
+            let told = all || lane == Lane::SHARED && !written.replayed.is_empty();
             (wrote || late || told).then_some((lane, wrote.then_some(reached)))
         })
         .collect()
