@@ -301,6 +301,27 @@ async fn a_decision_is_one_command_to_redis_and_none_to_postgres() {
         .iter()
         .filter(|command| command.contains("\"EVALSHA\""));
     assert_eq!((scripts.count(), commands.len()), (50, 50), "{commands:?}");
+
+    // A server that lost its scripts is told the text once; the call that it refused was not counted.
+    let mut connection = monitor
+        .probe
+        .get_multiplexed_async_connection()
+        .await
+        .unwrap();
+    redis::cmd("SCRIPT")
+        .arg("FLUSH")
+        .exec_async(&mut connection)
+        .await
+        .unwrap();
+    monitor.commands().await;
+    let told = authorizer.invoke(&request(&key)).await.unwrap();
+    assert_eq!(told["context"]["remaining"], "948");
+    let commands = monitor.commands().await;
+    assert!(
+        commands.iter().any(|command| command.contains("\"EVAL\"")),
+        "{commands:?}"
+    );
+    assert_eq!(commands.len(), 2, "{commands:?}");
 }
 
 #[tokio::test]
