@@ -69,7 +69,8 @@ impl Refresh {
                     history,
                     revision: end.revision,
                 },
-                least: newest_lane + 1,
+                // A history is named by a time: a server whose clock is behind gives no stamp that readers have passed.
+                least: history.max(newest_lane + 1),
                 ..Page::default()
             };
             Some(self.publish(first, &chunks, told.names, end).await?)
