@@ -131,6 +131,12 @@ async fn who_is_not_known_is_told_by_the_one_error_that_makes_a_401() {
     let answer = container.invoke(&http_call("no-such-key")).await;
     assert_eq!(answer, Ok(json!({ "isAuthorized": false })));
     assert!(container.invoke(&call(Some(KEY))).await.is_ok());
+    // Nobody fills the log by being nobody.
+    assert!(
+        !container.logs().contains("Unauthorized"),
+        "{}",
+        container.logs()
+    );
 }
 
 #[tokio::test]

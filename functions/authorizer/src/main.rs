@@ -7,10 +7,15 @@ use lambda_runtime::{Diagnostic, Error, LambdaEvent, run_concurrent, service_fn}
 use limits::settings::Settings;
 use serde_json::value::RawValue;
 
+/// The runtime logs each error that is answered, and here an error is how a caller is told 401: anyone could fill the log. Of a
+/// panic, standard error tells.
+const QUIET: &str = "info,lambda_runtime::layers::panic=off";
+
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
     let environment = |name: &str| std::env::var(name).ok();
-    aws::logs::start(environment("RUST_LOG").as_deref());
+    let filter = environment("RUST_LOG");
+    aws::logs::start(Some(filter.as_deref().unwrap_or(QUIET)));
 
     let mut settings = Settings::new(&environment);
     let authorizer = Authorizer::read(&mut settings);
