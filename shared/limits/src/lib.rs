@@ -16,6 +16,7 @@ pub mod registry;
 pub mod rule;
 pub mod rule_set;
 pub mod settings;
+mod words;
 
 pub use bucket::{Bucket, BucketName};
 pub use fields::{Fault, Fields};

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::lane::Lane;
-use crate::rule::{Tier, words};
+use crate::words::{Tier, words};
 
 words! {
     /// Whether a client may call at all.
