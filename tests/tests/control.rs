@@ -65,11 +65,13 @@ impl Control {
                 Ok(())
             })
         }));
-        let router = admin::control(State {
+        let state = State {
             database: database.clone(),
             announcer,
             published: None,
-        });
+        };
+        let clients = admin::clients(state.clone()).reset_fallback();
+        let router = admin::rules(state).merge(clients);
         Self {
             store,
             database,

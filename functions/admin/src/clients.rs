@@ -9,9 +9,8 @@ pub(crate) mod list_keys;
 pub(crate) mod replace;
 pub(crate) mod show;
 
+use http_events::Problem;
 use limits::registry::check_client_id;
-
-use crate::problem::Problem;
 
 /// The id in a path. What cannot be one is nobody's.
 fn known(id: &str) -> Result<(), Problem> {

@@ -9,21 +9,18 @@ mod answer;
 mod body;
 mod clients;
 mod cursor;
+mod failure;
 pub mod migrate;
-mod path;
-mod problem;
 mod query;
 mod rules;
 mod state;
 
 use axum::Router;
-use axum::extract::Request;
 use axum::routing::{get, post};
+use http_events::with_fallbacks;
 
 pub use announcement::{Announcer, Listener};
 pub use state::State;
-
-use problem::Problem;
 
 /// Everything about rules, and what runs the system.
 pub fn rules(state: State) -> Router {
@@ -50,7 +47,7 @@ pub fn rules(state: State) -> Router {
         .route("/ratelimit/refresh", post(rules::refresh::handle))
         .route("/ratelimit/revision", get(rules::revision::handle))
         .route("/ratelimit/audit", get(rules::audit::handle));
-    finish(router, state)
+    with_fallbacks(router).with_state(state)
 }
 
 /// Everything about clients and their keys.
@@ -74,28 +71,5 @@ pub fn clients(state: State) -> Router {
             "/clients/{id}/keys/{key_id}",
             axum::routing::delete(clients::delete_key::handle),
         );
-    finish(router, state)
-}
-
-/// Both, for whoever serves the control API as one.
-pub fn control(state: State) -> Router {
-    rules(state.clone())
-        .reset_fallback()
-        .merge(clients(state).reset_fallback())
-        .fallback(unknown)
-}
-
-fn finish(router: Router<State>, state: State) -> Router {
-    router
-        .method_not_allowed_fallback(wrong_method)
-        .fallback(unknown)
-        .with_state(state)
-}
-
-async fn unknown(request: Request) -> Problem {
-    Problem::not_found(format!("there is nothing at {}", request.uri().path()))
-}
-
-async fn wrong_method(request: Request) -> Problem {
-    Problem::wrong_method(request.method())
+    with_fallbacks(router).with_state(state)
 }

@@ -5,13 +5,13 @@ use std::str::FromStr;
 
 use axum::extract::{FromRequestParts, Query as Pairs};
 use axum::http::request::Parts;
+use http_events::Problem;
 use limits::Fault;
 use limits::registry::check_client_id;
 use limits_postgres::page::{MOST, USUAL};
 use serde::de::DeserializeOwned;
 
 use crate::cursor;
-use crate::problem::Problem;
 
 /// A query string. What nobody asks for is a fault: a mistyped filter must not become none.
 pub(crate) struct Query {

@@ -11,20 +11,22 @@ pub(crate) mod replace;
 pub(crate) mod revision;
 pub(crate) mod show;
 
+use axum::http::header::ALLOW;
+use axum::http::{HeaderValue, StatusCode};
+use http_events::Problem;
 use limits::{Draft, Fault, Fields};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::body::Body;
-use crate::problem::Problem;
+use crate::body::fields;
 
 /// The rule in a body. Its `id`, which what was answered holds, must be `own` where there is one.
-fn read_rule(body: &Body, own: Option<Uuid>) -> Result<Draft, Problem> {
-    let mut fields = body.fields()?;
+fn read_rule(body: &Value, own: Option<Uuid>) -> Result<Draft, Problem> {
+    let mut fields = fields(body)?;
     read_id(&mut fields, own);
     let draft = Draft::read(&mut fields);
     let mut faults = fields.finish();
-    faults.extend(faults_of_the_whole(&body.0, &faults));
+    faults.extend(faults_of_the_whole(body, &faults));
     match draft {
         Some(draft) if faults.is_empty() => Ok(draft),
         _ => Err(Problem::faults(faults)),
@@ -74,9 +76,10 @@ fn id_of(name: &str) -> Option<Uuid> {
 /// The id that the rest of a path must be.
 fn required_id(name: &str) -> Result<Uuid, Problem> {
     id_of(name).ok_or_else(|| {
-        Problem::allow(
+        Problem::new(
+            StatusCode::METHOD_NOT_ALLOWED,
             "a resource can be read; a rule is changed by its id, at /ratelimit/rules/{id}",
-            "GET, HEAD",
         )
+        .header(ALLOW, HeaderValue::from_static("GET, HEAD"))
     })
 }

@@ -4,31 +4,27 @@
 //! `limiter` decides, [`reply`] tells it.
 
 pub mod asker;
-pub mod problem;
 pub mod question;
 pub mod reply;
 
 use std::sync::Arc;
 
-use axum::{
-    Extension, Router,
-    body::Bytes,
-    extract::{
-        DefaultBodyLimit, Path, Query, State,
-        rejection::{BytesRejection, PathRejection, QueryRejection},
-    },
-    http::{HeaderMap, StatusCode, header::CONTENT_TYPE},
-    response::Response,
-    routing::get,
-};
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use axum::routing::get;
+use axum::{Extension, Router};
+use http_events::{Body, Named, Problem, with_fallbacks};
 use lambda_http::request::RequestContext;
 use limiter::{Config, Decision, Limiter, Refusal, Request, Verdict, Who};
-use limits::{Resource, counters::Operation, settings::Settings};
+use limits::Resource;
+use limits::counters::Operation;
+use limits::settings::Settings;
 
-use crate::{asker::Asker, problem::Problem, question::Question, reply::respond};
-
-/// The largest body that is read, in bytes.
-const LARGEST_BODY: usize = 1 << 20;
+use crate::asker::Asker;
+use crate::question::Question;
+use crate::reply::respond;
 
 /// One in a container, shared by all that it does at once.
 #[derive(Debug)]
@@ -83,14 +79,13 @@ impl Check {
         let detail = match self.limiter.decide(&request).await {
             Verdict::Decided(decision) => return Ok(decision),
             Verdict::StoreOut => {
-                return Err(Problem::new(
-                    StatusCode::SERVICE_UNAVAILABLE,
-                    "The call could not be judged. Try again.",
+                return Err(Problem::store_out(
+                    "the call could not be judged: try again",
                 ));
             }
-            Verdict::Refused(Refusal::Terminated) => "The client is terminated.",
+            Verdict::Refused(Refusal::Terminated) => "the client is terminated",
             Verdict::Refused(Refusal::MayNotAsk | Refusal::Unknown) => {
-                "The asker may not ask about this client."
+                "the asker may not ask about this client"
             }
         };
         Err(Problem::new(StatusCode::FORBIDDEN, detail))
@@ -99,30 +94,17 @@ impl Check {
 
 /// The routes.
 pub fn router(check: Arc<Check>) -> Router {
-    Router::new()
-        .route("/ratelimit/status/{client_id}", get(look).post(ask))
-        .layer(DefaultBodyLimit::max(LARGEST_BODY))
-        .fallback(async || Problem::new(StatusCode::NOT_FOUND, "There is nothing here."))
-        .method_not_allowed_fallback(async || {
-            Problem::new(StatusCode::METHOD_NOT_ALLOWED, "This takes GET and POST.")
-        })
-        .with_state(check)
+    let router = Router::new().route("/ratelimit/status/{client_id}", get(look).post(ask));
+    with_fallbacks(router).with_state(check)
 }
 
 async fn ask(
     State(check): State<Arc<Check>>,
     context: Option<Extension<RequestContext>>,
-    client: Result<Path<String>, PathRejection>,
-    headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
+    Named(client): Named<String>,
+    Body(body): Body,
 ) -> Result<Response, Problem> {
-    if !is_json(&headers) {
-        let detail = "The body must be application/json.";
-        return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail));
-    }
-    let body =
-        body.map_err(|rejection| Problem::new(rejection.status(), "The body is too large."))?;
-    let question = Question::in_body(&known(client)?, &body).map_err(Problem::faults)?;
+    let question = Question::in_body(&client, &body).map_err(Problem::faults)?;
     let asker = Asker::of(context.as_deref());
     let decision = check.decide(&question, &asker, Operation::Take).await?;
     let status = if decision.allowed {
@@ -136,32 +118,13 @@ async fn ask(
 async fn look(
     State(check): State<Arc<Check>>,
     context: Option<Extension<RequestContext>>,
-    client: Result<Path<String>, PathRejection>,
+    Named(client): Named<String>,
     query: Result<Query<Vec<(String, String)>>, QueryRejection>,
 ) -> Result<Response, Problem> {
-    let Query(pairs) = query.map_err(|_| unreadable("The query is not form-encoded UTF-8."))?;
-    let question = Question::in_query(&known(client)?, pairs).map_err(Problem::faults)?;
+    let Query(pairs) =
+        query.map_err(|_| Problem::fault("", "the query must be form-encoded UTF-8"))?;
+    let question = Question::in_query(&client, pairs).map_err(Problem::faults)?;
     let asker = Asker::of(context.as_deref());
     let decision = check.decide(&question, &asker, Operation::Look).await?;
     Ok(respond(&decision, StatusCode::OK))
-}
-
-fn known(client: Result<Path<String>, PathRejection>) -> Result<String, Problem> {
-    client
-        .map(|Path(client)| client)
-        .map_err(|_| unreadable("The client in the path is not UTF-8."))
-}
-
-fn unreadable(detail: &str) -> Problem {
-    Problem::new(StatusCode::BAD_REQUEST, detail)
-}
-
-/// Whether a body is JSON, or does not say what it is.
-fn is_json(headers: &HeaderMap) -> bool {
-    let Some(kind) = headers.get(CONTENT_TYPE) else {
-        return true;
-    };
-    let kind = kind.to_str().unwrap_or_default();
-    let kind = kind.split(';').next().unwrap_or_default().trim();
-    kind.eq_ignore_ascii_case("application/json")
 }

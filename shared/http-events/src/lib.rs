@@ -1,9 +1,20 @@
 //! What Lambda is sent over HTTP, as axum's routers take it: REST API (v1), HTTP API (v2), function URL and `cargo lambda watch`.
+//!
+//! [`handle`] is the way from an event to a router and back; [`Body`] and [`Named`] are how all routes read, [`Problem`] is how
+//! they say no. Apart from the functions, so that the authorizer takes no HTTP server along.
+
+mod body;
+mod path;
+mod problem;
+
+pub use body::Body;
+pub use path::Named;
+pub use problem::Problem;
 
 use axum::Router;
-use axum::body::{Body, to_bytes};
+use axum::body::to_bytes;
 use axum::http::uri::PathAndQuery;
-use axum::http::{Response, Uri};
+use axum::http::{Response, StatusCode, Uri};
 use lambda_http::request::RequestContext;
 use lambda_http::{Request, RequestExt};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
@@ -40,6 +51,18 @@ pub async fn handle(
     Ok(Response::from_parts(parts, lambda_http::Body::Text(text)))
 }
 
+/// A router that says no by a [`Problem`] where no route covers the path, or the route does not take the method.
+pub fn with_fallbacks<S: Clone + Send + Sync + 'static>(router: Router<S>) -> Router<S> {
+    router
+        .fallback(async |request: axum::extract::Request| {
+            Problem::not_found(format!("there is nothing at {}", request.uri().path()))
+        })
+        .method_not_allowed_fallback(async |request: axum::extract::Request| {
+            let detail = format!("this path does not take {}", request.method());
+            Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail)
+        })
+}
+
 /// The ARN of the IAM identity that called, where the event carries one. Without an event there is none.
 pub fn iam_identity(context: Option<&RequestContext>) -> Option<&str> {
     let arn = match context? {
@@ -66,7 +89,7 @@ fn as_sent(request: Request) -> axum::extract::Request {
     if let Ok(target) = PathAndQuery::try_from(format!("{path}{query}")) {
         parts.uri = Uri::from(target);
     }
-    axum::extract::Request::from_parts(parts, Body::new(body))
+    axum::extract::Request::from_parts(parts, axum::body::Body::new(body))
 }
 
 fn path(request: &Request) -> String {

@@ -3,13 +3,15 @@
 use axum::extract::State as Shared;
 use axum::http::StatusCode;
 use axum::response::Response;
+use http_events::{Body, Problem};
 use limits::registry::check_client_id;
 use limits_postgres::change_clients::ClientDraft;
+use serde_json::Value;
 
 use crate::actor::Actor;
 use crate::answer;
-use crate::body::{Body, finish};
-use crate::problem::Problem;
+use crate::body::{fields, finish};
+use crate::failure::Failure;
 use crate::query::Query;
 use crate::state::State;
 
@@ -17,16 +19,16 @@ pub(crate) async fn handle(
     Shared(state): Shared<State>,
     Actor(actor): Actor,
     query: Query,
-    body: Body,
-) -> Result<Response, Problem> {
+    Body(body): Body,
+) -> Result<Response, Failure> {
     query.finish()?;
     let (id, draft) = read(&body)?;
     let written = state.database.create_client(&actor, &id, draft).await?;
     Ok(answer::put(&state, StatusCode::CREATED, &written).await)
 }
 
-fn read(body: &Body) -> Result<(String, ClientDraft), Problem> {
-    let mut fields = body.fields()?;
+fn read(body: &Value) -> Result<(String, ClientDraft), Problem> {
+    let mut fields = fields(body)?;
     let is = "1 to 256 bytes of UTF-8 without control characters";
     let there = fields.require("client_id", is);
     let id = fields.text("client_id").map(str::to_owned);
@@ -36,11 +38,7 @@ fn read(body: &Body) -> Result<(String, ClientDraft), Problem> {
                 fields.fault("client_id", detail);
             }
         }
-        None if there
-            && fields
-                .value("client_id")
-                .is_some_and(serde_json::Value::is_null) =>
-        {
+        None if there && fields.value("client_id").is_some_and(Value::is_null) => {
             fields.fault("client_id", format!("must be {is}"));
         }
         None => {}

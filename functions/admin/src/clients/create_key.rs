@@ -5,6 +5,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http_events::{Body, Named, Problem};
 use limits_postgres::change_keys::KeyDraft;
 use limits_postgres::record::moment;
 use rand::TryRng;
@@ -15,9 +16,8 @@ use tracing::error;
 use super::known;
 use crate::actor::Actor;
 use crate::answer;
-use crate::body::{Body, finish};
-use crate::path::Named;
-use crate::problem::Problem;
+use crate::body::{fields, finish};
+use crate::failure::Failure;
 use crate::query::Query;
 use crate::state::State;
 
@@ -26,11 +26,11 @@ pub(crate) async fn handle(
     Actor(actor): Actor,
     Named(id): Named<String>,
     query: Query,
-    body: Body,
-) -> Result<Response, Problem> {
+    Body(body): Body,
+) -> Result<Response, Failure> {
     query.finish()?;
     known(&id)?;
-    let mut fields = body.fields()?;
+    let mut fields = fields(&body)?;
     let draft = KeyDraft::read(&mut fields);
     finish(fields)?;
     let secret = secret()?;

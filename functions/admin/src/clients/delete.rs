@@ -2,13 +2,13 @@
 
 use axum::extract::State as Shared;
 use axum::response::Response;
+use http_events::Named;
 
 use super::known;
 use crate::actor::Actor;
 use crate::answer;
 use crate::body::IfMatch;
-use crate::path::Named;
-use crate::problem::Problem;
+use crate::failure::Failure;
 use crate::query::Query;
 use crate::state::State;
 
@@ -18,7 +18,7 @@ pub(crate) async fn handle(
     Named(id): Named<String>,
     IfMatch(expected): IfMatch,
     mut query: Query,
-) -> Result<Response, Problem> {
+) -> Result<Response, Failure> {
     let cascade = query.read("cascade", |text| match text {
         "true" => Ok(true),
         "false" => Ok(false),

@@ -2,13 +2,13 @@
 
 use axum::extract::State as Shared;
 use axum::response::Response;
+use http_events::{Named, Problem};
 use uuid::Uuid;
 
 use super::known;
 use crate::actor::Actor;
 use crate::answer;
-use crate::path::Named;
-use crate::problem::Problem;
+use crate::failure::Failure;
 use crate::query::Query;
 use crate::state::State;
 
@@ -17,7 +17,7 @@ pub(crate) async fn handle(
     Actor(actor): Actor,
     Named((id, key_id)): Named<(String, String)>,
     query: Query,
-) -> Result<Response, Problem> {
+) -> Result<Response, Failure> {
     query.finish()?;
     known(&id)?;
     let key_id =

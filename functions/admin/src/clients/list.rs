@@ -5,14 +5,14 @@ use axum::response::Response;
 use limits::registry::check_client_id;
 
 use crate::answer;
-use crate::problem::Problem;
+use crate::failure::Failure;
 use crate::query::Query;
 use crate::state::State;
 
 pub(crate) async fn handle(
     Shared(state): Shared<State>,
     mut query: Query,
-) -> Result<Response, Problem> {
+) -> Result<Response, Failure> {
     let limit = query.limit();
     let cursor: Option<String> = query.cursor();
     if cursor

@@ -2,11 +2,11 @@
 
 use axum::extract::State as Shared;
 use axum::response::Response;
+use http_events::Named;
 
 use super::{known, no_such_client};
 use crate::answer;
-use crate::path::Named;
-use crate::problem::Problem;
+use crate::failure::Failure;
 use crate::query::Query;
 use crate::state::State;
 
@@ -14,7 +14,7 @@ pub(crate) async fn handle(
     Shared(state): Shared<State>,
     Named(id): Named<String>,
     mut query: Query,
-) -> Result<Response, Problem> {
+) -> Result<Response, Failure> {
     let (limit, cursor) = (query.limit(), query.cursor());
     query.finish()?;
     known(&id)?;

@@ -3,14 +3,15 @@
 use axum::extract::State as Shared;
 use axum::http::StatusCode;
 use axum::response::Response;
+use http_events::{Body, Named, Problem};
 use limits_postgres::change_clients::ClientDraft;
+use serde_json::Value;
 
 use super::known;
 use crate::actor::Actor;
 use crate::answer;
-use crate::body::{Body, IfMatch, finish};
-use crate::path::Named;
-use crate::problem::Problem;
+use crate::body::{IfMatch, fields, finish};
+use crate::failure::Failure;
 use crate::query::Query;
 use crate::state::State;
 
@@ -20,8 +21,8 @@ pub(crate) async fn handle(
     Named(id): Named<String>,
     query: Query,
     IfMatch(expected): IfMatch,
-    body: Body,
-) -> Result<Response, Problem> {
+    Body(body): Body,
+) -> Result<Response, Failure> {
     query.finish()?;
     known(&id)?;
     let draft = read(&body, &id)?;
@@ -32,8 +33,8 @@ pub(crate) async fn handle(
     Ok(answer::put(&state, StatusCode::OK, &written).await)
 }
 
-fn read(body: &Body, id: &str) -> Result<ClientDraft, Problem> {
-    let mut fields = body.fields()?;
+fn read(body: &Value, id: &str) -> Result<ClientDraft, Problem> {
+    let mut fields = fields(body)?;
     if fields.text("client_id").is_some_and(|told| told != id) {
         fields.fault("client_id", "must be that of the path, or left out");
     }

@@ -9,7 +9,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::answer;
-use crate::problem::Problem;
+use crate::failure::Failure;
 use crate::query::Query;
 use crate::state::State;
 
@@ -53,7 +53,7 @@ impl From<AuditRecord> for Shown {
 pub(crate) async fn handle(
     Shared(state): Shared<State>,
     mut query: Query,
-) -> Result<Response, Problem> {
+) -> Result<Response, Failure> {
     let rule = query.read("rule", |id| {
         Uuid::try_parse(id).map_err(|_| "must be the id of a rule".to_owned())
     });

@@ -3,6 +3,7 @@
 use axum::extract::State as Shared;
 use axum::http::StatusCode;
 use axum::response::Response;
+use http_events::{Body, Problem};
 use limits::{Draft, Fault, Fields};
 use limits_postgres::Expected;
 use limits_postgres::change_rules::{Deletion, MOST_CHANGES, Put, Target};
@@ -12,8 +13,8 @@ use uuid::Uuid;
 use super::faults_of_the_whole;
 use crate::actor::Actor;
 use crate::answer;
-use crate::body::Body;
-use crate::problem::Problem;
+use crate::body::ignore_answered;
+use crate::failure::Failure;
 use crate::query::Query;
 use crate::state::State;
 
@@ -21,8 +22,8 @@ pub(crate) async fn handle(
     Shared(state): Shared<State>,
     Actor(actor): Actor,
     query: Query,
-    body: Body,
-) -> Result<Response, Problem> {
+    Body(body): Body,
+) -> Result<Response, Failure> {
     query.finish()?;
     let (puts, deletions) = read(&body)?;
     let written = state.database.change_rules(&actor, puts, deletions).await?;
@@ -30,8 +31,8 @@ pub(crate) async fn handle(
     Ok(answer::told(&state, StatusCode::OK, written.revision, body).await)
 }
 
-fn read(body: &Body) -> Result<(Vec<Put>, Vec<Deletion>), Problem> {
-    let mut fields = Fields::of(&body.0).map_err(Problem::faults)?;
+fn read(body: &Value) -> Result<(Vec<Put>, Vec<Deletion>), Problem> {
+    let mut fields = Fields::of(body).map_err(Problem::faults)?;
     let upserts = read_list(&mut fields, "upsert");
     let deletions = read_list(&mut fields, "delete");
     let mut faults = fields.finish();
@@ -90,9 +91,7 @@ fn read_put(field: &str, value: &Value, faults: &mut Vec<Fault>) -> Option<Put> 
             return None;
         }
         Ok(mut fields) => {
-            for told in ["revision", "propagation", "created_at", "updated_at"] {
-                fields.ignore(told);
-            }
+            ignore_answered(&mut fields);
             let target = match fields.text("id").map(Uuid::try_parse) {
                 None => Target::Place,
                 Some(Ok(id)) => Target::Id(id),

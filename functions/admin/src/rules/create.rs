@@ -3,12 +3,12 @@
 use axum::extract::State as Shared;
 use axum::http::StatusCode;
 use axum::response::Response;
+use http_events::Body;
 
 use super::read_rule;
 use crate::actor::Actor;
 use crate::answer;
-use crate::body::Body;
-use crate::problem::Problem;
+use crate::failure::Failure;
 use crate::query::Query;
 use crate::state::State;
 
@@ -16,8 +16,8 @@ pub(crate) async fn handle(
     Shared(state): Shared<State>,
     Actor(actor): Actor,
     query: Query,
-    body: Body,
-) -> Result<Response, Problem> {
+    Body(body): Body,
+) -> Result<Response, Failure> {
     query.finish()?;
     let draft = read_rule(&body, None)?;
     let written = state.database.create_rule(&actor, draft).await?;

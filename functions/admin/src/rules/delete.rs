@@ -2,13 +2,13 @@
 
 use axum::extract::State as Shared;
 use axum::response::Response;
+use http_events::Named;
 
 use super::required_id;
 use crate::actor::Actor;
 use crate::answer;
 use crate::body::IfMatch;
-use crate::path::Named;
-use crate::problem::Problem;
+use crate::failure::Failure;
 use crate::query::Query;
 use crate::state::State;
 
@@ -18,7 +18,7 @@ pub(crate) async fn handle(
     Named(name): Named<String>,
     query: Query,
     IfMatch(expected): IfMatch,
-) -> Result<Response, Problem> {
+) -> Result<Response, Failure> {
     query.finish()?;
     let id = required_id(&name)?;
     let written = state.database.delete_rule(&actor, id, expected).await?;

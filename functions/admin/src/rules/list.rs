@@ -6,14 +6,14 @@ use limits::Pattern;
 use limits_postgres::find_rules::Filter;
 
 use crate::answer;
-use crate::problem::Problem;
+use crate::failure::Failure;
 use crate::query::Query;
 use crate::state::State;
 
 pub(crate) async fn handle(
     Shared(state): Shared<State>,
     mut query: Query,
-) -> Result<Response, Problem> {
+) -> Result<Response, Failure> {
     if let Some(resource) = query.text("applies_to") {
         return met(&state, &resource, query).await;
     }
@@ -34,7 +34,7 @@ pub(super) async fn met(
     state: &State,
     resource: &str,
     mut query: Query,
-) -> Result<Response, Problem> {
+) -> Result<Response, Failure> {
     let (limit, cursor) = (query.limit(), query.cursor());
     if resource.is_empty() {
         query.fault(

@@ -6,6 +6,7 @@ use axum::Json;
 use axum::extract::State as Shared;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use http_events::{Body, Problem};
 use limits::registry::check_client_id;
 use limits::rule::{LONGEST_WINDOW, MOST};
 use limits::{Fields, Pattern};
@@ -18,8 +19,8 @@ use uuid::Uuid;
 
 use crate::actor::Actor;
 use crate::answer;
-use crate::body::{Body, IfMatch, finish};
-use crate::problem::Problem;
+use crate::body::{IfMatch, fields, finish};
+use crate::failure::Failure;
 use crate::query::Query;
 use crate::state::State;
 
@@ -77,11 +78,11 @@ struct Told {
 }
 
 /// `GET /rule`
-pub(crate) async fn show(Shared(state): Shared<State>, query: Query) -> Result<Response, Problem> {
+pub(crate) async fn show(Shared(state): Shared<State>, query: Query) -> Result<Response, Failure> {
     let pair = addressed(query)?;
     let rules = state.database.rules_of_pair(&pair).await?;
     if rules.is_empty() {
-        return Err(Problem::not_found("there is no such rule"));
+        return Err(Problem::not_found("there is no such rule").into());
     }
     let shown: Vec<Bucket> = rules.iter().map(Bucket::of).collect();
     let body = json!({"rules": shown});
@@ -96,8 +97,8 @@ pub(crate) async fn create(
     Shared(state): Shared<State>,
     Actor(actor): Actor,
     query: Query,
-    body: Body,
-) -> Result<Response, Problem> {
+    Body(body): Body,
+) -> Result<Response, Failure> {
     query.finish()?;
     let Told {
         pair,
@@ -117,8 +118,8 @@ pub(crate) async fn replace(
     Actor(actor): Actor,
     query: Query,
     IfMatch(expected): IfMatch,
-    body: Body,
-) -> Result<Response, Problem> {
+    Body(body): Body,
+) -> Result<Response, Failure> {
     query.finish()?;
     let Told {
         pair, allowance, ..
@@ -136,7 +137,7 @@ pub(crate) async fn delete(
     Actor(actor): Actor,
     IfMatch(expected): IfMatch,
     query: Query,
-) -> Result<Response, Problem> {
+) -> Result<Response, Failure> {
     let pair = addressed(query)?;
     let written = state.database.delete_pair(&actor, &pair, expected).await?;
     Ok(answer::gone(&state, &written).await)
@@ -169,8 +170,8 @@ fn pair(client: Option<String>, api: Option<Pattern>) -> Option<Pair> {
     Some(Pair { client, resource })
 }
 
-fn read(body: &Body) -> Result<Told, Problem> {
-    let mut fields = body.fields()?;
+fn read(body: &Value) -> Result<Told, Problem> {
+    let mut fields = fields(body)?;
     fields.ignore("id");
     let user = fields.text("user").map(str::to_owned);
     if let Some(user) = &user
@@ -213,7 +214,7 @@ fn read(body: &Body) -> Result<Told, Problem> {
             field: match fault.field.as_str() {
                 "limit" => "tokens".to_owned(),
                 "burst" => "capacity".to_owned(),
-                "time_window" if fields_has_unit(body) => "time_unit".to_owned(),
+                "time_window" if has_unit(body) => "time_unit".to_owned(),
                 _ => fault.field,
             },
             detail: fault.detail,
@@ -227,8 +228,8 @@ fn read(body: &Body) -> Result<Told, Problem> {
     })
 }
 
-fn fields_has_unit(body: &Body) -> bool {
-    body.0.get("time_unit").is_some_and(Value::is_string)
+fn has_unit(body: &Value) -> bool {
+    body.get("time_unit").is_some_and(Value::is_string)
 }
 
 /// Null is an exemption, and must be written out as for any rule.

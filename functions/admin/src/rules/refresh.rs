@@ -6,7 +6,7 @@ use axum::response::Response;
 use serde_json::Map;
 
 use crate::answer;
-use crate::problem::Problem;
+use crate::failure::Failure;
 use crate::query::Query;
 use crate::state::State;
 
@@ -15,7 +15,7 @@ use crate::state::State;
 pub(crate) async fn handle(
     Shared(state): Shared<State>,
     query: Query,
-) -> Result<Response, Problem> {
+) -> Result<Response, Failure> {
     query.finish()?;
     let head = state.database.head().await?;
     Ok(answer::told(&state, StatusCode::OK, head.revision, Map::new()).await)

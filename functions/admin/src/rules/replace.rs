@@ -3,13 +3,13 @@
 use axum::extract::State as Shared;
 use axum::http::StatusCode;
 use axum::response::Response;
+use http_events::{Body, Named};
 
 use super::{read_rule, required_id};
 use crate::actor::Actor;
 use crate::answer;
-use crate::body::{Body, IfMatch};
-use crate::path::Named;
-use crate::problem::Problem;
+use crate::body::IfMatch;
+use crate::failure::Failure;
 use crate::query::Query;
 use crate::state::State;
 
@@ -19,8 +19,8 @@ pub(crate) async fn handle(
     Named(name): Named<String>,
     query: Query,
     IfMatch(expected): IfMatch,
-    body: Body,
-) -> Result<Response, Problem> {
+    Body(body): Body,
+) -> Result<Response, Failure> {
     query.finish()?;
     let id = required_id(&name)?;
     let draft = read_rule(&body, Some(id))?;

@@ -2,12 +2,13 @@
 
 use axum::Json;
 use axum::extract::State as Shared;
+use http_events::Problem;
 use limits_postgres::record::moment;
 use serde::Serialize;
 use time::OffsetDateTime;
 use tracing::error;
 
-use crate::problem::Problem;
+use crate::failure::Failure;
 use crate::query::Query;
 use crate::state::State;
 
@@ -28,7 +29,7 @@ struct Published {
 pub(crate) async fn handle(
     Shared(state): Shared<State>,
     query: Query,
-) -> Result<Json<Revision>, Problem> {
+) -> Result<Json<Revision>, Failure> {
     query.finish()?;
     let head = state.database.head().await?;
     let published = match &state.published {

@@ -2,11 +2,11 @@
 
 use axum::extract::State as Shared;
 use axum::response::Response;
+use http_events::{Named, Problem};
 
 use super::{id_of, list};
 use crate::answer;
-use crate::path::Named;
-use crate::problem::Problem;
+use crate::failure::Failure;
 use crate::query::Query;
 use crate::state::State;
 
@@ -14,7 +14,7 @@ pub(crate) async fn handle(
     Shared(state): Shared<State>,
     Named(name): Named<String>,
     query: Query,
-) -> Result<Response, Problem> {
+) -> Result<Response, Failure> {
     let Some(id) = id_of(&name) else {
         return list::met(&state, &name, query).await;
     };

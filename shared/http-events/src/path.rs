@@ -7,7 +7,8 @@ use serde::de::DeserializeOwned;
 use crate::problem::Problem;
 
 /// The parts of a path that are named in its route, percent-decoded once.
-pub(crate) struct Named<T>(pub(crate) T);
+#[derive(Debug)]
+pub struct Named<T>(pub T);
 
 impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Named<T> {
     type Rejection = Problem;

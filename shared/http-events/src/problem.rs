@@ -1,0 +1,96 @@
+//! Every answer that is no: RFC 9457 problem+json.
+
+use axum::Json;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use limits::Fault;
+use serde::Serialize;
+
+/// What went wrong, as the caller is told.
+#[derive(Debug)]
+pub struct Problem {
+    status: StatusCode,
+    detail: String,
+    errors: Vec<Fault>,
+    headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+impl Problem {
+    /// A problem of this status; `detail` is for people.
+    pub fn new(status: StatusCode, detail: impl Into<String>) -> Self {
+        Self {
+            status,
+            detail: detail.into(),
+            errors: Vec::new(),
+            headers: Vec::new(),
+        }
+    }
+
+    /// The same, with the fields that are wrong.
+    #[must_use]
+    pub fn with(mut self, errors: Vec<Fault>) -> Self {
+        self.errors = errors;
+        self
+    }
+
+    /// The same, with a header.
+    #[must_use]
+    pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.headers.push((name, value));
+        self
+    }
+
+    /// 400: every fault of the input.
+    pub fn faults(errors: Vec<Fault>) -> Self {
+        let detail = match errors.len() {
+            1 => "one thing is wrong with the request".to_owned(),
+            many => format!("{many} things are wrong with the request"),
+        };
+        Self::new(StatusCode::BAD_REQUEST, detail).with(errors)
+    }
+
+    /// 400: one fault of the input.
+    pub fn fault(field: &str, detail: &str) -> Self {
+        Self::faults(vec![Fault::new(field, detail)])
+    }
+
+    /// 404.
+    pub fn not_found(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, detail)
+    }
+
+    /// 503: a store is out.
+    pub fn store_out(detail: &str) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, detail)
+            .header(RETRY_AFTER, HeaderValue::from_static("1"))
+    }
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    r#type: &'static str,
+    title: &'static str,
+    status: u16,
+    detail: &'a str,
+    #[serde(skip_serializing_if = "<[Fault]>::is_empty")]
+    errors: &'a [Fault],
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let body = Json(Body {
+            r#type: "about:blank",
+            title: self.status.canonical_reason().unwrap_or("Error"),
+            status: self.status.as_u16(),
+            detail: &self.detail,
+            errors: &self.errors,
+        });
+        let always = [
+            (CONTENT_TYPE, "application/problem+json"),
+            (CACHE_CONTROL, "no-store"),
+        ];
+        let own = HeaderMap::from_iter(self.headers);
+        (self.status, own, always, body).into_response()
+    }
+}
