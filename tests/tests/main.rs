@@ -4,6 +4,7 @@
 
 mod audit;
 mod authorizer;
+
 mod check;
 mod clients;
 mod containers;
@@ -11,6 +12,7 @@ mod control;
 mod counters;
 mod database;
 mod events;
+mod hostile;
 mod pairs;
 mod publishing;
 mod revisions;

@@ -71,6 +71,7 @@ impl Refresh {
                 },
                 // A history is named by a time: a server whose clock is behind gives no stamp that readers have passed.
                 least: history.max(newest_lane + 1),
+                after: published.map_or(0, |head| head.stamp),
                 ..Page::default()
             };
             Some(self.publish(first, &chunks, told.names, end).await?)
@@ -106,8 +107,9 @@ impl Refresh {
             };
             for page in rules.chunks(PUT) {
                 // The last page waits; the others go out as they come, so that not all of them are held at once.
+                let mut after = last.after;
                 if !last.chunks.is_empty() {
-                    self.store.put(&last).await?;
+                    after = self.store.put(&last).await?;
                 }
                 let bodies = page
                     .iter()
@@ -115,6 +117,7 @@ impl Refresh {
                 last = Page {
                     version,
                     chunks: bodies.collect(),
+                    after,
                     ..blank.clone()
                 };
             }

@@ -77,7 +77,7 @@ pub(crate) async fn met_patterns(
         .patterns(&heads)
         .await?
         .iter()
-        .filter_map(|canonical| Pattern::parse(canonical).ok())
+        .map(|canonical| Pattern::from_canonical(canonical))
         .filter(|pattern| calls.iter().any(|call| pattern.fits(call)))
         .collect();
     patterns.sort_unstable_by(|a, b| b.cmp(a));

@@ -82,7 +82,7 @@ impl Database {
         let (met, after) = match after {
             None => (met, None),
             Some((canonical, id)) => {
-                let last = Pattern::parse(&canonical).ok();
+                let last = Some(Pattern::from_canonical(&canonical));
                 let rest: Vec<Pattern> = met
                     .into_iter()
                     .filter(|pattern| last.as_ref().is_none_or(|last| pattern <= last))

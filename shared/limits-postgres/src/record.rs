@@ -208,8 +208,10 @@ pub mod moment {
     /// What would be right.
     pub fn parse(text: &str) -> Result<OffsetDateTime, String> {
         OffsetDateTime::parse(text, &Rfc3339)
-            .map(|moment| moment.to_offset(UtcOffset::UTC))
-            .map_err(|_| "must be a moment like 2026-11-30T01:02:03Z".to_owned())
+            .ok()
+            // Some moments of the last day of all years lie beyond them in UTC.
+            .and_then(|moment| moment.checked_to_offset(UtcOffset::UTC))
+            .ok_or_else(|| "must be a moment like 2026-11-30T01:02:03Z".to_owned())
     }
 
     pub(crate) fn serialize<S: Serializer>(

@@ -74,6 +74,8 @@ pub struct Page {
     pub version: Version,
     /// The least stamp to give it.
     pub least: u64,
+    /// The stamp of what this goes on from, 0 for nothing. Where the head is older, what was published is lost.
+    pub after: u64,
     /// Chunks and their bodies ([`chunk_body`]).
     pub chunks: Vec<(u16, String)>,
     /// Names that changed.
@@ -158,7 +160,7 @@ impl Store {
     /// Publishes a page, and tells its stamp.
     ///
     /// # Errors
-    /// Where there is no answer within [`PATIENCE`].
+    /// Where there is no answer within [`PATIENCE`], or what the page goes on from is lost.
     pub async fn put(&self, page: &Page) -> Result<u64, StoreError> {
         match self {
             Store::Redis(redis) => redis.put(page).await,
@@ -277,6 +279,7 @@ impl RedisStore {
             flag(page.end.map(|end| end.fresh)),
             flag(page.end.map(|end| end.forget)),
             page.chunks.len().to_string(),
+            page.after.to_string(),
         ];
         for (chunk, body) in &page.chunks {
             arguments.push(chunk.to_string());
@@ -284,7 +287,8 @@ impl RedisStore {
         }
         arguments.extend(page.names.iter().map(hashed));
         let deadline = Instant::now() + PATIENCE;
-        shape(self.node.script(&PUT, &keys, &arguments, deadline).await?)
+        let stamp = self.node.script(&PUT, &keys, &arguments, deadline).await?;
+        shape::<Option<u64>>(stamp)?.ok_or(StoreError::LaneLost)
     }
 
     async fn put_entries(

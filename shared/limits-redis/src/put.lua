@@ -3,13 +3,14 @@
 --
 -- KEYS  1 head, 2 chunks, 3 stamps, 4 names
 -- ARGV  1  history of the database, 2 its revision: the version that this page was read at
---       3  the least stamp to give
+--       3  the least stamp to give, and 10 the stamp that the head must not be older than
 --       4  where this page ends a publication, the random id of the revision that is now published, and 5 that revision; else ''
 --       6  whether all lanes must reach this stamp ('1'), 7 whether readers must begin afresh, 8 whether they must forget their
 --          registry views: heeded with the page that ends a publication
---       9  how many chunks follow: number and body of each; a body begins with its version
+--       9  how many chunks follow after 10: number and body of each; a body begins with its version
 --       then the names that changed
--- Reply the stamp of this publication
+-- Reply the stamp of this publication; nil where the head is older than it was: what was published before is lost, and this page
+--       alone would pass for all of it
 --
 -- head is a hash: stamp (of the newest page), all (the stamp that every lane must have reached), base (readers older than this
 -- begin afresh), floor (readers older than this forget their registry views), history, revision and change (its random id).
@@ -23,13 +24,16 @@ local function newer(history, revision, than_history, than_revision)
 end
 
 local head = redis.call('HMGET', KEYS[1], 'stamp', 'history', 'revision', 'floor')
+if tonumber(head[1] or 0) < tonumber(ARGV[10]) then
+  return false
+end
 local time = redis.call('TIME')
 local stamp = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 stamp = math.max(stamp, tonumber(head[1] or 0) + 1, tonumber(ARGV[3]))
 local text = string.format('%d', stamp)
 local history, revision = tonumber(ARGV[1]), tonumber(ARGV[2])
 
-local after = 10
+local after = 11
 for _ = 1, tonumber(ARGV[9]) do
   local chunk, body = ARGV[after], ARGV[after + 1]
   after = after + 2

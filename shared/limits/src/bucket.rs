@@ -71,6 +71,8 @@ impl BucketName {
     pub fn new(rule: Option<Uuid>, owner: &Owner<'_>, quota: &Quota) -> Self {
         let mut hash = Sha256::new();
         hash.update([FORMAT]);
+        // The default limit is no rule, not the rule whose id is nil.
+        hash.update([u8::from(rule.is_some())]);
         hash.update(rule.unwrap_or_default().as_bytes());
         hash.update(quota.algorithm().as_str());
         hash.update([0]);
@@ -145,6 +147,7 @@ mod tests {
         for another in [
             BucketName::new(other, &client, &quota(5, 60)),
             BucketName::new(None, &client, &quota(5, 60)),
+            BucketName::new(Some(Uuid::nil()), &client, &quota(5, 60)),
             BucketName::new(rule, &client, &quota(5, 61)),
             BucketName::new(rule, &later, &quota(5, 60)),
             BucketName::new(rule, &address, &quota(5, 60)),

@@ -83,9 +83,20 @@ impl Pattern {
             }
             write_escaped(rest, &mut canonical);
         }
+        if canonical.chars().any(char::is_control) {
+            return Err("must not contain control characters, escaped or not".to_owned());
+        }
         Ok(Self {
             canonical: canonical.into(),
         })
+    }
+
+    /// A pattern out of its own [`Pattern::canonical`] text, which is no spelling to be read again: a literal `{x}` stands in it
+    /// as it is.
+    pub fn from_canonical(canonical: &str) -> Self {
+        Self {
+            canonical: canonical.into(),
+        }
     }
 
     /// The one text that all spellings of this pattern share: what makes two rules rivals for one place.
@@ -376,6 +387,7 @@ mod tests {
             "a/b",
             "a b",
             "/a/../b",
+            "/a/%00",
             "/\u{7}",
         ] {
             assert!(Pattern::parse(wrong).is_err(), "{wrong:?}");
@@ -417,6 +429,10 @@ mod tests {
             "svc",
             "PUT /x%2A/{id}",
         ] {
+            assert_eq!(
+                Pattern::from_canonical(pattern(text).canonical()),
+                pattern(text)
+            );
             assert!(
                 pattern(text).fits(&Resource::of_pattern(&pattern(text))),
                 "{text}"
