@@ -18,7 +18,7 @@ const TOLD: [(&str, &str); 5] = [
 ];
 
 /// A backend for every method and path.
-pub fn echo() -> Router {
+pub(crate) fn echo() -> Router {
     Router::new().fallback(answer)
 }
 

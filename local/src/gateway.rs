@@ -26,34 +26,38 @@ use time::OffsetDateTime;
 use tower::ServiceExt;
 
 pub use api::{Api, Guard, Preflight};
-pub use event::Event;
-pub use response::{GatewayResponse, GatewayResponses, Refusal, Source};
-pub use route::{Match, Route, find};
-pub use variables::Variables;
-pub use verdict::{FunctionError, Verdict};
+pub use response::{GatewayResponse, GatewayResponses, Source};
+pub use route::Route;
+pub(crate) use verdict::FunctionError;
+
+use event::Event;
+use response::Refusal;
+use route::{Match, find};
+use variables::Variables;
+use verdict::Verdict;
 
 /// What API Gateway takes and what it waits for.
 const MAX_BODY_BYTES: usize = 10 * 1024 * 1024;
 const BACKEND_TIMEOUT: Duration = Duration::from_secs(29);
 
 /// A function's answer to come.
-pub type Answer = Pin<Box<dyn Future<Output = Result<Value, FunctionError>> + Send>>;
+pub(crate) type Answer = Pin<Box<dyn Future<Output = Result<Value, FunctionError>> + Send>>;
 
 /// Invokes the authorizer, wherever it runs.
-pub type Authorize = Arc<dyn Fn(Value) -> Answer + Send + Sync>;
+pub(crate) type Authorize = Arc<dyn Fn(Value) -> Answer + Send + Sync>;
 
 /// What stands in the extensions of a request that reaches its backend.
 #[derive(Debug, Clone)]
-pub struct Passed {
+pub(crate) struct Passed {
     /// The event that a Lambda backend would be sent.
-    pub event: Event,
+    pub(crate) event: Event,
     /// `requestContext.authorizer`.
-    pub authorizer: Map<String, Value>,
+    pub(crate) authorizer: Map<String, Value>,
 }
 
 /// One API with its authorizer and its backends in place.
 #[derive(Clone)]
-pub struct Gateway {
+pub(crate) struct Gateway {
     api: Api,
     authorize: Option<Authorize>,
     backends: HashMap<String, Router>,
@@ -69,7 +73,7 @@ impl fmt::Debug for Gateway {
 
 impl Gateway {
     /// An API whose functions are `backends`, by logical id. An error names what the API needs and is not there.
-    pub fn new(
+    pub(crate) fn new(
         api: Api,
         authorize: Option<Authorize>,
         backends: HashMap<String, Router>,
@@ -95,7 +99,7 @@ impl Gateway {
     }
 
     /// The API as a service for every method and path; it must be told who calls (`ConnectInfo`).
-    pub fn into_router(self) -> Router {
+    pub(crate) fn into_router(self) -> Router {
         let gateway = Arc::new(self);
         Router::new().fallback(
             move |ConnectInfo(caller): ConnectInfo<SocketAddr>, request: Request<Body>| {
@@ -106,7 +110,7 @@ impl Gateway {
     }
 
     /// The answer to a call from `caller`.
-    pub async fn answer(&self, request: Request<Body>, caller: SocketAddr) -> Response {
+    pub(crate) async fn answer(&self, request: Request<Body>, caller: SocketAddr) -> Response {
         let (parts, body) = request.into_parts();
         let found = find(&self.api.routes, parts.method.as_str(), parts.uri.path());
         let event = Event::of(

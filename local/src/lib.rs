@@ -4,22 +4,22 @@
 //! binaries. In both, [`gateway`] stands in for API Gateway as [`template`] describes it.
 
 pub mod arguments;
-pub mod run;
-pub mod watch;
+mod run;
+mod watch;
 
 pub mod template;
 
 pub mod gateway;
 
-pub mod backend;
-pub mod control;
+mod backend;
+mod control;
 
 pub mod demo;
-pub mod first_steps;
-pub mod serving;
+mod first_steps;
+mod serving;
 
-pub mod emulator;
-pub mod functions;
+mod emulator;
+mod functions;
 
 pub mod servers;
 pub mod topic;

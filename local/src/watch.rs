@@ -7,28 +7,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use limits_postgres::Database;
-use serde_json::json;
-use tokio::time::{Instant, interval_at};
+use serde_json::Value;
 use uuid::Uuid;
 
 use crate::emulator::{self, Emulator};
 use crate::functions::Functions;
 use crate::gateway::{Api, Authorize, Gateway};
 use crate::servers::{Postgres, Redis};
-use crate::serving::{Interruption, listen, port, serve, url};
+use crate::serving::{Interruption, listen, port, scheduled, serve, url};
 use crate::template::Template;
 use crate::topic::{Subscriber, Topic};
 use crate::{backend, demo};
 
 /// How long a function may take to be started and to answer. It may have to be compiled first.
 const INVOCATION: Duration = Duration::from_secs(300);
-/// The schedule of `refresh`.
-const SCHEDULE: Duration = Duration::from_secs(60);
 const SCHEDULED: &str = include_str!("../../events/refresh-schedule.json");
 
 /// What `make watch` is told.
 #[derive(Debug, Clone)]
-pub struct Watch {
+pub(crate) struct Watch {
     /// The port of the protected API; 0 is any.
     pub port: u16,
     /// The port of the functions; 0 is any.
@@ -41,7 +38,7 @@ pub struct Watch {
 
 impl Watch {
     /// Runs everything until Ctrl-C.
-    pub async fn run(self) -> Result<(), String> {
+    pub(crate) async fn run(self) -> Result<(), String> {
         let protected = listen(self.port, "--port", "PORT").await?;
         // Only to say it now and clearly if the port is taken, and to have one where any will do.
         let free = listen(self.functions_port, "--functions-port", "FUNCTIONS_PORT").await?;
@@ -83,12 +80,18 @@ impl Watch {
             free_rule,
         };
         println!("{steps}");
+        let scheduled_event: Value =
+            serde_json::from_str(SCHEDULED).map_err(|error| error.to_string())?;
+        let refresh = async || {
+            let refreshed = functions.invoke("refresh", &scheduled_event, INVOCATION);
+            refreshed.await.map(drop)
+        };
         serve(vec![(protected, gateway.into_router())], async {
             tokio::select! {
                 biased;
                 () = interruption.come() => Ok(()),
                 ended = emulator.followed() => Err(ended),
-                never = scheduled(functions) => never,
+                never = scheduled(refresh) => never,
             }
         })
         .await
@@ -125,10 +128,7 @@ async fn wake(functions: &Functions) -> Result<(), String> {
             Ok(_) => {}
             Err(error) if error.message == "Unauthorized" => {}
             Err(error) => {
-                return Err(format!(
-                    "{name} fails: {}: {}",
-                    error.error_type, error.message
-                ));
+                return Err(format!("{name} fails: {error}"));
             }
         }
     }
@@ -144,21 +144,9 @@ fn refresh(functions: Functions) -> Subscriber {
                 .invoke("refresh", &event, INVOCATION)
                 .await
                 .map(drop)
-                .map_err(|error| format!("{}: {}", error.error_type, error.message))
+                .map_err(|error| error.to_string())
         })
     })
-}
-
-/// Wakes `refresh` each minute, for ever.
-async fn scheduled<Never>(functions: Functions) -> Never {
-    let event = serde_json::from_str(SCHEDULED).unwrap_or_else(|_| json!({}));
-    let mut minutes = interval_at(Instant::now() + SCHEDULE, SCHEDULE);
-    loop {
-        minutes.tick().await;
-        if let Err(error) = functions.invoke("refresh", &event, INVOCATION).await {
-            tracing::warn!(message = %error.message, "the scheduled refresh failed");
-        }
-    }
 }
 
 /// The protected API, whose authorizer is the function under `cargo lambda watch`.

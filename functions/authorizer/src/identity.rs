@@ -2,11 +2,11 @@
 
 use limiter::Who;
 
-use crate::Event;
+use crate::event::Event;
 
 /// One way of being known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Identity {
+pub(crate) enum Identity {
     /// `api-key`: the header `x-api-key`.
     ApiKey,
     /// `ip`: where the call comes from.
