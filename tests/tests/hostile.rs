@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use limiter::{Config, Limiter, Refusal, Request, Verdict, Who};
+use limiter::{Config, Limiter, Request, Verdict, Who};
 use limits::counters::Operation;
 use limits::rule::Algorithm;
 use limits::{Quota, Resource};
@@ -33,17 +33,6 @@ async fn decide(limiter: &Limiter, who: Who<'_>, resource: &str) -> Verdict {
         operation: Operation::Take,
     };
     limiter.decide(&request).await
-}
-
-fn word(verdict: &Verdict) -> &'static str {
-    match verdict {
-        Verdict::Decided(decision) if decision.degraded => "degraded",
-        Verdict::Decided(decision) => decision.reason.as_str(),
-        Verdict::Refused(Refusal::Unknown) => "unknown",
-        Verdict::Refused(Refusal::Terminated) => "terminated",
-        Verdict::Refused(Refusal::MayNotAsk) => "may not ask",
-        Verdict::StoreOut => "store out",
-    }
 }
 
 fn rule(resource: &str, limit: impl Into<Value>) -> Value {
