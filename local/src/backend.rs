@@ -18,7 +18,7 @@ const TOLD: [(&str, &str); 5] = [
 ];
 
 /// A backend for every method and path.
-pub(crate) fn echo() -> Router {
+pub fn echo() -> Router {
     Router::new().fallback(answer)
 }
 

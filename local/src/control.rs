@@ -14,7 +14,7 @@ use crate::template::Template;
 
 /// The functions of the control API, and the one behind a URL of its own.
 #[derive(Debug, Clone)]
-pub(crate) struct Functions {
+pub struct Functions {
     /// The rules.
     pub rules: Router,
     /// The registry.
@@ -24,7 +24,7 @@ pub(crate) struct Functions {
 }
 
 /// Both APIs; the routes of the control API are the template's.
-pub(crate) fn app(template: &Template, functions: Functions) -> Result<Router, String> {
+pub fn app(template: &Template, functions: Functions) -> Result<Router, String> {
     let api = Api::read(template, "ControlApi").map_err(|error| error.to_string())?;
     let backends = HashMap::from([
         ("RulesFunction".to_owned(), functions.rules),

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep};
 
-use crate::servers::{Child, End, find_program, temporary_folder};
+use crate::servers::{Child, End, temporary_folder};
 
 /// It only binds a port; the functions start when they are first asked.
 const START_DEADLINE: Duration = Duration::from_secs(30);
@@ -18,19 +18,23 @@ const POLL: Duration = Duration::from_millis(100);
 
 /// A running `cargo lambda watch`. Dropping it ends it, and the functions with it.
 #[derive(Debug)]
-pub(crate) struct Emulator {
+pub struct Emulator {
     child: Child,
     folder: PathBuf,
 }
 
 /// Where the program `cargo-lambda` is: where `make setup` puts it, or on the search path.
-pub(crate) fn program(root: &Path) -> Result<PathBuf, String> {
-    find_program("cargo-lambda", &[root.join(".tools/venv/bin")])
+pub fn program(root: &Path) -> Result<PathBuf, String> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::iter::once(root.join(".tools/venv/bin"))
+        .chain(std::env::split_paths(&path))
+        .map(|folder| folder.join("cargo-lambda"))
+        .find(|program| program.is_file())
         .ok_or_else(|| "cargo-lambda is not installed: `make setup` does it".to_owned())
 }
 
 /// Builds all functions, so that none has to be built while somebody waits for its answer.
-pub(crate) fn build(root: &Path) -> Result<(), String> {
+pub fn build(root: &Path) -> Result<(), String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let status = Command::new(cargo)
         .args(["build", "--bins"])
@@ -46,7 +50,7 @@ pub(crate) fn build(root: &Path) -> Result<(), String> {
 
 impl Emulator {
     /// Starts it on a port of 127.0.0.1 and waits until it listens. The functions see `variables` beside this process's own.
-    pub(crate) async fn start(
+    pub async fn start(
         root: &Path,
         port: u16,
         variables: impl IntoIterator<Item = (String, String)>,
@@ -92,7 +96,7 @@ impl Emulator {
     }
 
     /// Prints what it and the functions write, as they write it, until the program ends; then says so.
-    pub(crate) async fn followed(&mut self) -> String {
+    pub async fn followed(&mut self) -> String {
         let log = self.folder.join("log");
         let mut place = 0;
         loop {

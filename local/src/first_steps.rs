@@ -8,7 +8,7 @@ use crate::demo::{FREE, PAID};
 
 /// The lines for `make run`. Each works as it is printed.
 #[derive(Debug, Clone)]
-pub(crate) struct FirstSteps {
+pub struct FirstSteps {
     /// The protected API, as `http://127.0.0.1:8080`.
     pub protected: String,
     /// The control and check APIs, the same way.
@@ -19,7 +19,7 @@ pub(crate) struct FirstSteps {
 
 impl FirstSteps {
     /// What there is to show, and the line that shows it.
-    pub(crate) fn lines(&self) -> [(String, String); 5] {
+    pub fn lines(&self) -> [(String, String); 5] {
         let Self {
             protected,
             control,

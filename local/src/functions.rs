@@ -8,14 +8,14 @@ use crate::gateway::FunctionError;
 
 /// The functions behind one invocation endpoint.
 #[derive(Debug, Clone)]
-pub(crate) struct Functions {
+pub struct Functions {
     client: reqwest::Client,
     endpoint: String,
 }
 
 impl Functions {
     /// The functions at `endpoint`, such as `http://127.0.0.1:9000`.
-    pub(crate) fn at(endpoint: impl Into<String>) -> Self {
+    pub fn at(endpoint: impl Into<String>) -> Self {
         Self {
             client: reqwest::Client::new(),
             endpoint: endpoint.into(),
@@ -23,7 +23,7 @@ impl Functions {
     }
 
     /// Invokes a function by its name and waits for its answer, `deadline` at most.
-    pub(crate) async fn invoke(
+    pub async fn invoke(
         &self,
         name: &str,
         event: &Value,

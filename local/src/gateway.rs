@@ -26,38 +26,34 @@ use time::OffsetDateTime;
 use tower::ServiceExt;
 
 pub use api::{Api, Guard, Preflight};
-pub use response::{GatewayResponse, GatewayResponses, Source};
-pub use route::Route;
-pub(crate) use verdict::FunctionError;
-
-use event::Event;
-use response::Refusal;
-use route::{Match, find};
-use variables::Variables;
-use verdict::Verdict;
+pub use event::Event;
+pub use response::{GatewayResponse, GatewayResponses, Refusal, Source};
+pub use route::{Match, Route, find};
+pub use variables::Variables;
+pub use verdict::{FunctionError, Verdict};
 
 /// What API Gateway takes and what it waits for.
 const MAX_BODY_BYTES: usize = 10 * 1024 * 1024;
 const BACKEND_TIMEOUT: Duration = Duration::from_secs(29);
 
 /// A function's answer to come.
-pub(crate) type Answer = Pin<Box<dyn Future<Output = Result<Value, FunctionError>> + Send>>;
+pub type Answer = Pin<Box<dyn Future<Output = Result<Value, FunctionError>> + Send>>;
 
 /// Invokes the authorizer, wherever it runs.
-pub(crate) type Authorize = Arc<dyn Fn(Value) -> Answer + Send + Sync>;
+pub type Authorize = Arc<dyn Fn(Value) -> Answer + Send + Sync>;
 
 /// What stands in the extensions of a request that reaches its backend.
 #[derive(Debug, Clone)]
-pub(crate) struct Passed {
+pub struct Passed {
     /// The event that a Lambda backend would be sent.
-    pub(crate) event: Event,
+    pub event: Event,
     /// `requestContext.authorizer`.
-    pub(crate) authorizer: Map<String, Value>,
+    pub authorizer: Map<String, Value>,
 }
 
 /// One API with its authorizer and its backends in place.
 #[derive(Clone)]
-pub(crate) struct Gateway {
+pub struct Gateway {
     api: Api,
     authorize: Option<Authorize>,
     backends: HashMap<String, Router>,
@@ -73,7 +69,7 @@ impl fmt::Debug for Gateway {
 
 impl Gateway {
     /// An API whose functions are `backends`, by logical id. An error names what the API needs and is not there.
-    pub(crate) fn new(
+    pub fn new(
         api: Api,
         authorize: Option<Authorize>,
         backends: HashMap<String, Router>,
@@ -99,7 +95,7 @@ impl Gateway {
     }
 
     /// The API as a service for every method and path; it must be told who calls (`ConnectInfo`).
-    pub(crate) fn into_router(self) -> Router {
+    pub fn into_router(self) -> Router {
         let gateway = Arc::new(self);
         Router::new().fallback(
             move |ConnectInfo(caller): ConnectInfo<SocketAddr>, request: Request<Body>| {
@@ -110,7 +106,7 @@ impl Gateway {
     }
 
     /// The answer to a call from `caller`.
-    pub(crate) async fn answer(&self, request: Request<Body>, caller: SocketAddr) -> Response {
+    pub async fn answer(&self, request: Request<Body>, caller: SocketAddr) -> Response {
         let (parts, body) = request.into_parts();
         let found = find(&self.api.routes, parts.method.as_str(), parts.uri.path());
         let event = Event::of(

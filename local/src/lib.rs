@@ -4,22 +4,22 @@
 //! binaries. In both, [`gateway`] stands in for API Gateway as [`template`] describes it.
 
 pub mod arguments;
-mod run;
-mod watch;
+pub mod run;
+pub mod watch;
 
 pub mod template;
 
 pub mod gateway;
 
-mod backend;
-mod control;
+pub mod backend;
+pub mod control;
 
 pub mod demo;
-mod first_steps;
-mod serving;
+pub mod first_steps;
+pub mod serving;
 
-mod emulator;
-mod functions;
+pub mod emulator;
+pub mod functions;
 
 pub mod servers;
 pub mod topic;

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use admin::{Announcer, State};
 use authorizer::{Authorizer, Options};
@@ -13,17 +14,21 @@ use limits::settings::Settings;
 use limits_postgres::Database;
 use limits_redis::Store;
 use refresh::Refresh;
+use tokio::time::{Instant, interval_at};
 
 use crate::control;
 use crate::first_steps::FirstSteps;
 use crate::gateway::{Api, Authorize, FunctionError, Gateway};
-use crate::serving::{Interruption, listen, scheduled, serve, url};
+use crate::serving::{Interruption, listen, serve, url};
 use crate::template::Template;
 use crate::{backend, demo};
 
+/// The schedule of `refresh`.
+const SCHEDULE: Duration = Duration::from_secs(60);
+
 /// What `make run` is told.
 #[derive(Clone)]
-pub(crate) struct Run {
+pub struct Run {
     /// The port of the protected API; 0 is any.
     pub port: u16,
     /// The port of the control and check APIs; 0 is any.
@@ -56,10 +61,7 @@ struct Parts {
 
 impl Run {
     /// Runs everything until Ctrl-C. `environment` is what the functions see beside what is given here.
-    pub(crate) async fn run(
-        self,
-        environment: &dyn Fn(&str) -> Option<String>,
-    ) -> Result<(), String> {
+    pub async fn run(self, environment: &dyn Fn(&str) -> Option<String>) -> Result<(), String> {
         let parts = self.parts(environment)?;
         let template =
             Template::parse(&self.template).map_err(|error| format!("template: {error}"))?;
@@ -107,7 +109,7 @@ impl Run {
                 tokio::select! {
                     biased;
                     () = interruption.come() => Ok(()),
-                    never = scheduled(async || refresh.run(0).await.map(drop)) => never,
+                    never = scheduled(refresh) => never,
                 }
             },
         )
@@ -186,4 +188,15 @@ fn announcer(refresh: Refresh) -> Announcer {
             published.map(drop).map_err(|error| error.to_string())
         })
     }))
+}
+
+/// Wakes `refresh` each minute, for ever.
+async fn scheduled<Never>(refresh: Refresh) -> Never {
+    let mut minutes = interval_at(Instant::now() + SCHEDULE, SCHEDULE);
+    loop {
+        minutes.tick().await;
+        if let Err(error) = refresh.run(0).await {
+            tracing::warn!(%error, "the scheduled refresh failed");
+        }
+    }
 }

@@ -143,8 +143,8 @@ fn connect(port: u16) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// The program in one of the folders or on the search path.
-pub(crate) fn find_program(name: &str, folders: &[PathBuf]) -> Option<PathBuf> {
+/// The program on the search path or in one of the folders.
+fn find_program(name: &str, folders: &[PathBuf]) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     folders
         .iter()

@@ -1,6 +1,5 @@
-//! Ports of this machine, what is served on them until it ends, and what is done meanwhile.
+//! Ports of this machine, and an end to serving on them.
 
-use std::fmt;
 use std::future::Future;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -11,15 +10,13 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, interval_at, timeout};
+use tokio::time::timeout;
 
 /// How long calls that are under way may still take when it ends.
 const GRACE: Duration = Duration::from_secs(5);
-/// The schedule of `refresh`.
-const SCHEDULE: Duration = Duration::from_secs(60);
 
 /// A port on 127.0.0.1; 0 is any that is free. An error says how to choose another: by `flag` or `variable`.
-pub(crate) async fn listen(port: u16, flag: &str, variable: &str) -> Result<TcpListener, String> {
+pub async fn listen(port: u16, flag: &str, variable: &str) -> Result<TcpListener, String> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, port))
         .await
         .map_err(|error| match error.kind() {
@@ -34,13 +31,13 @@ pub(crate) async fn listen(port: u16, flag: &str, variable: &str) -> Result<TcpL
 }
 
 /// The port that a listener has.
-pub(crate) fn port(listener: &TcpListener) -> Result<u16, String> {
+pub fn port(listener: &TcpListener) -> Result<u16, String> {
     let address = listener.local_addr().map_err(|error| error.to_string())?;
     Ok(address.port())
 }
 
 /// The address of a listener as `http://127.0.0.1:PORT`.
-pub(crate) fn url(listener: &TcpListener) -> Result<String, String> {
+pub fn url(listener: &TcpListener) -> Result<String, String> {
     Ok(format!(
         "http://{}:{}",
         Ipv4Addr::LOCALHOST,
@@ -49,7 +46,7 @@ pub(crate) fn url(listener: &TcpListener) -> Result<String, String> {
 }
 
 /// Serves until `end`, and then lets the calls that are under way finish, for a while.
-pub(crate) async fn serve(
+pub async fn serve(
     servers: Vec<(TcpListener, Router)>,
     end: impl Future<Output = Result<(), String>>,
 ) -> Result<(), String> {
@@ -74,29 +71,16 @@ pub(crate) async fn serve(
     reason
 }
 
-/// Does `refresh` each minute, for ever.
-pub(crate) async fn scheduled<Never, E: fmt::Display>(
-    refresh: impl AsyncFn() -> Result<(), E>,
-) -> Never {
-    let mut minutes = interval_at(Instant::now() + SCHEDULE, SCHEDULE);
-    loop {
-        minutes.tick().await;
-        if let Err(error) = refresh().await {
-            tracing::warn!(%error, "the scheduled refresh failed");
-        }
-    }
-}
-
 /// Ctrl-C, or the SIGTERM by which others end a program. From the moment it is made, neither ends this one by itself.
 #[derive(Debug)]
-pub(crate) struct Interruption {
+pub struct Interruption {
     interrupt: Signal,
     terminate: Signal,
 }
 
 impl Interruption {
     /// Begins to listen.
-    pub(crate) fn new() -> Result<Self, String> {
+    pub fn new() -> Result<Self, String> {
         let heard =
             |kind| signal(kind).map_err(|error| format!("signals cannot be heard: {error}"));
         Ok(Self {
@@ -106,7 +90,7 @@ impl Interruption {
     }
 
     /// Waits for either.
-    pub(crate) async fn come(&mut self) {
+    pub async fn come(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}

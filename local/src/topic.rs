@@ -85,7 +85,12 @@ struct Messages {
 impl Topic {
     /// Listens on a free port of the loopback, in the Tokio runtime that this is called in.
     pub async fn start(subscribers: Vec<Subscriber>) -> io::Result<Self> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        Self::listen(0, subscribers).await
+    }
+
+    /// The same on a port by number.
+    pub async fn listen(port: u16, subscribers: Vec<Subscriber>) -> io::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared {
             subscribers,

@@ -7,25 +7,28 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use limits_postgres::Database;
-use serde_json::Value;
+use serde_json::json;
+use tokio::time::{Instant, interval_at};
 use uuid::Uuid;
 
 use crate::emulator::{self, Emulator};
 use crate::functions::Functions;
 use crate::gateway::{Api, Authorize, Gateway};
 use crate::servers::{Postgres, Redis};
-use crate::serving::{Interruption, listen, port, scheduled, serve, url};
+use crate::serving::{Interruption, listen, port, serve, url};
 use crate::template::Template;
 use crate::topic::{Subscriber, Topic};
 use crate::{backend, demo};
 
 /// How long a function may take to be started and to answer. It may have to be compiled first.
 const INVOCATION: Duration = Duration::from_secs(300);
+/// The schedule of `refresh`.
+const SCHEDULE: Duration = Duration::from_secs(60);
 const SCHEDULED: &str = include_str!("../../events/refresh-schedule.json");
 
 /// What `make watch` is told.
 #[derive(Debug, Clone)]
-pub(crate) struct Watch {
+pub struct Watch {
     /// The port of the protected API; 0 is any.
     pub port: u16,
     /// The port of the functions; 0 is any.
@@ -38,7 +41,7 @@ pub(crate) struct Watch {
 
 impl Watch {
     /// Runs everything until Ctrl-C.
-    pub(crate) async fn run(self) -> Result<(), String> {
+    pub async fn run(self) -> Result<(), String> {
         let protected = listen(self.port, "--port", "PORT").await?;
         // Only to say it now and clearly if the port is taken, and to have one where any will do.
         let free = listen(self.functions_port, "--functions-port", "FUNCTIONS_PORT").await?;
@@ -80,18 +83,12 @@ impl Watch {
             free_rule,
         };
         println!("{steps}");
-        let scheduled_event: Value =
-            serde_json::from_str(SCHEDULED).map_err(|error| error.to_string())?;
-        let refresh = async || {
-            let refreshed = functions.invoke("refresh", &scheduled_event, INVOCATION);
-            refreshed.await.map(drop)
-        };
         serve(vec![(protected, gateway.into_router())], async {
             tokio::select! {
                 biased;
                 () = interruption.come() => Ok(()),
                 ended = emulator.followed() => Err(ended),
-                never = scheduled(refresh) => never,
+                never = scheduled(functions) => never,
             }
         })
         .await
@@ -128,7 +125,10 @@ async fn wake(functions: &Functions) -> Result<(), String> {
             Ok(_) => {}
             Err(error) if error.message == "Unauthorized" => {}
             Err(error) => {
-                return Err(format!("{name} fails: {error}"));
+                return Err(format!(
+                    "{name} fails: {}: {}",
+                    error.error_type, error.message
+                ));
             }
         }
     }
@@ -144,9 +144,21 @@ fn refresh(functions: Functions) -> Subscriber {
                 .invoke("refresh", &event, INVOCATION)
                 .await
                 .map(drop)
-                .map_err(|error| error.to_string())
+                .map_err(|error| format!("{}: {}", error.error_type, error.message))
         })
     })
+}
+
+/// Wakes `refresh` each minute, for ever.
+async fn scheduled<Never>(functions: Functions) -> Never {
+    let event = serde_json::from_str(SCHEDULED).unwrap_or_else(|_| json!({}));
+    let mut minutes = interval_at(Instant::now() + SCHEDULE, SCHEDULE);
+    loop {
+        minutes.tick().await;
+        if let Err(error) = functions.invoke("refresh", &event, INVOCATION).await {
+            tracing::warn!(message = %error.message, "the scheduled refresh failed");
+        }
+    }
 }
 
 /// The protected API, whose authorizer is the function under `cargo lambda watch`.

@@ -113,7 +113,7 @@ fn a_denial_carries_every_header_of_the_contract_from_the_context() {
 
 #[test]
 fn what_a_denial_maps_is_what_the_authorizer_emits() {
-    let context = serde_json::to_value(authorizer::Context::default()).unwrap();
+    let context = serde_json::to_value(authorizer::answer::Context::default()).unwrap();
     let emitted = context.as_object().unwrap();
     let denied = &gateway_responses()["ACCESS_DENIED"];
     let in_headers =

@@ -8,7 +8,7 @@ use lambda_http::request::RequestContext;
 
 /// Who asks, as the audit has it: the ARN of the caller's IAM identity, or `anonymous` where the event carries none.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Actor(pub String);
+pub struct Actor(pub String);
 
 impl Actor {
     /// The actor of an event.

@@ -3,7 +3,7 @@
 //! Two routers, one for each function: [`rules()`] and [`clients()`], and [`migrate`], which speaks no HTTP. Each operation has a
 //! file: it parses, applies, answers. `http_events` hands a router what API Gateway sends.
 
-mod actor;
+pub mod actor;
 mod announcement;
 mod answer;
 mod body;

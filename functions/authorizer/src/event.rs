@@ -26,7 +26,7 @@ pub enum Door {
 
 /// One call to a protected API.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Event {
+pub struct Event {
     /// Where it comes from.
     pub door: Door,
     /// The API key that it shows, right or wrong; empty where the header holds no text. None without the header.
@@ -42,7 +42,7 @@ pub(crate) struct Event {
 
 impl Event {
     /// Reads an event. There is no event that cannot be read; what is not in it is missing in what comes out.
-    pub(crate) fn read(json: &str) -> Self {
+    pub fn read(json: &str) -> Self {
         let event = Object::read(json);
         let context = event.object("requestContext");
         let owned = |text: Option<Cow<'_, str>>| text.map(Cow::into_owned);
@@ -86,7 +86,7 @@ impl Event {
     }
 
     /// What is called, without the stage and without `base_path`.
-    pub(crate) fn resource(&self, base_path: &str) -> Resource<'_> {
+    pub fn resource(&self, base_path: &str) -> Resource<'_> {
         Resource::path(&self.method, &self.path, self.route.as_deref())
             .below(&self.stage)
             .below(base_path)

@@ -2,11 +2,11 @@
 
 use limiter::Who;
 
-use crate::event::Event;
+use crate::Event;
 
 /// One way of being known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Identity {
+pub enum Identity {
     /// `api-key`: the header `x-api-key`.
     ApiKey,
     /// `ip`: where the call comes from.

@@ -3,18 +3,17 @@
 //! [`Authorizer::answer`] is the whole of it: [`event`] reads what API Gateway asks, `limiter` decides, [`answer`] tells it in
 //! the form that the asking API understands.
 
-mod answer;
-mod event;
-mod identity;
+pub mod answer;
+pub mod event;
+pub mod identity;
 mod lenient;
 
 use lambda_runtime::Diagnostic;
 use limiter::{Config, Limiter, Refusal, Request, Verdict};
 use limits::{counters::Operation, settings::Settings};
 
-use event::{Door, Event};
-
-pub use answer::{Answer, Context};
+pub use answer::Answer;
+pub use event::{Door, Event};
 pub use identity::Identities;
 
 /// What API Gateway is told by a failure: each has one gateway response in the template.

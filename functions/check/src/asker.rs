@@ -5,7 +5,7 @@ use limits::registry::principal;
 
 /// Who asks, as the event tells.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Asker {
+pub enum Asker {
     /// An IAM user or role.
     Principal(String),
     /// An IAM identity that is neither, such as an account's root: it may ask about nobody.
@@ -16,7 +16,7 @@ pub(crate) enum Asker {
 
 impl Asker {
     /// Who asks in this context; there is none where no Lambda is in between.
-    pub(crate) fn of(context: Option<&RequestContext>) -> Self {
+    pub fn of(context: Option<&RequestContext>) -> Self {
         match http_events::iam_identity(context) {
             Some(arn) => principal(arn).map_or(Self::Stranger, Self::Principal),
             None => Self::Anonymous,
@@ -24,7 +24,7 @@ impl Asker {
     }
 
     /// About whom it may ask. `anonymous_allowed`: one without an identity about everyone.
-    pub(crate) fn as_limiter(&self, anonymous_allowed: bool) -> limiter::Asker<'_> {
+    pub fn as_limiter(&self, anonymous_allowed: bool) -> limiter::Asker<'_> {
         match self {
             Self::Principal(principal) => limiter::Asker::Principal(principal),
             Self::Anonymous if anonymous_allowed => limiter::Asker::Anyone,

@@ -3,9 +3,9 @@
 //! `POST /ratelimit/status/{client_id}` asks and counts, `GET` looks. [`question`] reads what is asked, [`asker`] who asks,
 //! `limiter` decides, [`reply`] tells it.
 
-mod asker;
-mod question;
-mod reply;
+pub mod asker;
+pub mod question;
+pub mod reply;
 
 use std::sync::Arc;
 

@@ -12,7 +12,7 @@ const LONGEST_RESOURCE: usize = 10_240;
 
 /// May this client make such a call?
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Question {
+pub struct Question {
     /// The client's id, registered or not.
     pub client: String,
     /// What it calls: `GET /orders/1`, or the name of a service.
@@ -28,7 +28,7 @@ impl Question {
     ///
     /// # Errors
     /// Every field that is wrong.
-    pub(crate) fn in_query(client: &str, pairs: Vec<(String, String)>) -> Result<Self, Vec<Fault>> {
+    pub fn in_query(client: &str, pairs: Vec<(String, String)>) -> Result<Self, Vec<Fault>> {
         let mut fields = Map::new();
         let mut twice = Vec::new();
         for (name, text) in pairs {
@@ -54,7 +54,7 @@ impl Question {
     ///
     /// # Errors
     /// Every field that is wrong.
-    pub(crate) fn in_body(client: &str, body: &Value) -> Result<Self, Vec<Fault>> {
+    pub fn in_body(client: &str, body: &Value) -> Result<Self, Vec<Fault>> {
         let mut fields = Fields::of(body)?;
         if let Err(detail) = check_client_id(client) {
             fields.fault("client_id", detail);

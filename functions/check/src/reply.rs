@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 /// The body: whole seconds, and null where there is nothing to tell.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct Reply {
+pub struct Reply {
     status: &'static str,
     limit: Option<u64>,
     remaining: Option<u64>,
@@ -24,7 +24,7 @@ pub(crate) struct Reply {
 
 impl Reply {
     /// What is told of a decision that was made `now`.
-    pub(crate) fn of(decision: &Decision, now: OffsetDateTime) -> Self {
+    pub fn of(decision: &Decision, now: OffsetDateTime) -> Self {
         let told = decision.told.as_ref();
         let wait = told.and_then(|told| told.wait);
         Self {
@@ -45,7 +45,7 @@ impl Reply {
 }
 
 /// The answer to a question: the status that its asker waits for, the headers, the body.
-pub(crate) fn respond(decision: &Decision, status: StatusCode) -> Response {
+pub fn respond(decision: &Decision, status: StatusCode) -> Response {
     let mut headers = HeaderMap::new();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     let told = Headers::of(decision);

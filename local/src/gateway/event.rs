@@ -19,7 +19,7 @@ const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 /// One call, as API Gateway describes it.
 #[derive(Debug, Clone)]
-pub(crate) struct Event {
+pub struct Event {
     /// `requestContext`: what a gateway response finds under `$context`.
     pub context: Value,
     /// What the policy is about: the stage, the method and the very path.
@@ -29,7 +29,7 @@ pub(crate) struct Event {
 
 impl Event {
     /// The event of a call from `caller` to `stage`; without a match the call has no resource.
-    pub(crate) fn of(
+    pub fn of(
         parts: &Parts,
         caller: SocketAddr,
         stage: &str,
@@ -103,7 +103,7 @@ impl Event {
     }
 
     /// What the authorizer is sent.
-    pub(crate) fn for_authorizer(&self) -> Value {
+    pub fn for_authorizer(&self) -> Value {
         let mut event = self.fields.clone();
         event.insert("type".to_owned(), Value::from("REQUEST"));
         event.insert(
@@ -115,12 +115,12 @@ impl Event {
     }
 
     /// The headers as the backend finds them, the last value of each name.
-    pub(crate) fn headers(&self) -> &Value {
+    pub fn headers(&self) -> &Value {
         &self.fields["headers"]
     }
 
     /// The query as the backend finds it, the last value of each name.
-    pub(crate) fn query(&self) -> &Value {
+    pub fn query(&self) -> &Value {
         &self.fields["queryStringParameters"]
     }
 }

@@ -13,7 +13,7 @@ pub struct Route {
 
 /// Where a call goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Match<'a> {
+pub struct Match<'a> {
     /// The resource and its function.
     pub route: &'a Route,
     /// What the path put in the place of `{name}` and `{name+}`, as it was sent.
@@ -22,7 +22,7 @@ pub(crate) struct Match<'a> {
 
 /// The route of a call as API Gateway chooses it: a literal segment before `{name}`, that before `{name+}`, and a named
 /// method before `ANY`. `path` is without the stage.
-pub(super) fn find<'a>(routes: &'a [Route], method: &str, path: &str) -> Option<Match<'a>> {
+pub fn find<'a>(routes: &'a [Route], method: &str, path: &str) -> Option<Match<'a>> {
     routes
         .iter()
         .filter(|route| route.method == method || route.method == "ANY")

@@ -1,29 +1,21 @@
 //! What an authorizer's answer means, judged as API Gateway judges it.
 
-use std::fmt;
-
 use serde_json::{Map, Value};
 
 use super::response::Refusal;
 
 /// How a function failed, as the Lambda service tells it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct FunctionError {
+pub struct FunctionError {
     /// Its kind.
     pub error_type: String,
     /// The message; `Unauthorized` alone has a meaning to API Gateway.
     pub message: String,
 }
 
-impl fmt::Display for FunctionError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}: {}", self.error_type, self.message)
-    }
-}
-
 /// What API Gateway makes of an authorizer's answer.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Verdict {
+pub enum Verdict {
     /// The call goes on to its backend, which finds this under `requestContext.authorizer`.
     Allowed(Map<String, Value>),
     /// It does not.
@@ -37,7 +29,7 @@ pub(super) enum Verdict {
 
 impl Verdict {
     /// The verdict on a call to `method_arn`.
-    pub(super) fn of(answer: Result<&Value, &FunctionError>, method_arn: &str) -> Self {
+    pub fn of(answer: Result<&Value, &FunctionError>, method_arn: &str) -> Self {
         let answer = match answer {
             Ok(answer) => answer,
             Err(error) if error.message == "Unauthorized" => {

@@ -85,6 +85,11 @@ impl Redis {
         }
     }
 
+    /// What it has written to its log.
+    pub fn log(&self) -> String {
+        self.child.as_ref().map(Child::log).unwrap_or_default()
+    }
+
     fn launch(&mut self) -> Result<(), ServerError> {
         let program = find_program(PROGRAM, &[]).ok_or(MISSING)?;
         let port = self.port.to_string();
