@@ -29,21 +29,11 @@ pub(crate) async fn handle(
 
 fn read(body: &Value) -> Result<(String, ClientDraft), Problem> {
     let mut fields = fields(body)?;
-    let is = "1 to 256 bytes of UTF-8 without control characters";
-    let there = fields.require("client_id", is);
-    let id = fields.text("client_id").map(str::to_owned);
-    match &id {
-        Some(id) => {
-            if let Err(detail) = check_client_id(id) {
-                fields.fault("client_id", detail);
-            }
-        }
-        None if there && fields.value("client_id").is_some_and(Value::is_null) => {
-            fields.fault("client_id", format!("must be {is}"));
-        }
-        None => {}
+    let id = fields.text("client_id").unwrap_or_default().to_owned();
+    if let Err(detail) = check_client_id(&id) {
+        fields.fault_once("client_id", detail);
     }
     let draft = ClientDraft::read(&mut fields);
     finish(fields)?;
-    Ok((id.unwrap_or_default(), draft))
+    Ok((id, draft))
 }
