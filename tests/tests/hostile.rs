@@ -6,12 +6,14 @@ use limiter::{Config, Limiter, Request, Verdict, Who};
 use limits::counters::Operation;
 use limits::rule::Algorithm;
 use limits::{Quota, Resource};
+use limits_redis::keys::Keys;
 use local::servers::Redis;
 use serde_json::{Value, json};
 use tests::{Container, Function, Operator, stores};
 use tokio_postgres::NoTls;
 
 use crate::control::Control;
+use crate::publishing::word;
 
 const KEY: &str = "a-key-of-eve";
 
@@ -265,4 +267,189 @@ async fn no_rule_shares_the_bucket_of_the_default_limit() {
         panic!()
     };
     assert_eq!(decision.told.unwrap().remaining, Some(999_999));
+}
+
+/// While the first is held up, Redis is emptied and a second run, which knows that nothing is
+/// published, is killed after its first page. The first finds a head with a newer stamp and goes on as if all were there.
+#[tokio::test]
+async fn a_redis_that_is_emptied_under_two_refreshes_of_which_one_is_killed_is_filled_again() {
+    let server = Redis::start().unwrap();
+    let url = stores::database().await;
+    let control = Control::at(&url);
+    for n in 0..20 {
+        control.rule(rule(&format!("/blocked{n}"), 0)).await;
+    }
+    let prefix = stores::unique("b");
+    let store = limits_redis::Store::open(&server.url(), Keys::new(&prefix).unwrap()).unwrap();
+    let refresh = refresh::Refresh::new(control.database.clone(), store.clone());
+    refresh.run(0).await.unwrap();
+    let (head, _) = store.published().await.unwrap();
+    control.rule(rule("/one-more", 5)).await;
+    let holder = psql(&url).await;
+    holder
+        .batch_execute("BEGIN; LOCK TABLE registry_names IN ACCESS EXCLUSIVE MODE")
+        .await
+        .unwrap();
+    let disturb = async {
+        tokio::time::sleep(Duration::from_millis(700)).await;
+        let mut connection = redis(&server).await;
+        let _: () = redis::cmd("FLUSHALL")
+            .query_async(&mut connection)
+            .await
+            .unwrap();
+        // What is left of the second run: one page of a history of its own.
+        let history = head.unwrap().version.history + 1;
+        let version = limits_redis::Version {
+            history,
+            revision: 21,
+        };
+        let page = limits_redis::Page {
+            version,
+            chunks: vec![(0, format!("{history} 21\n[]"))],
+            ..limits_redis::Page::default()
+        };
+        store.put(&page).await.unwrap();
+        holder.batch_execute("COMMIT").await.unwrap();
+    };
+    let (first, ()) = tokio::join!(refresh.run(0), disturb);
+    eprintln!("the disturbed run: {first:?}");
+    for _ in 0..3 {
+        eprintln!("{:?}", refresh.run(0).await);
+    }
+    let config = Config {
+        default_limit: None,
+        redis_timeout: Duration::from_secs(2),
+        load_timeout: Duration::from_secs(5),
+    };
+    let cold = Limiter::new(config, store);
+    let who = Who::Client {
+        id: "somebody",
+        asker: limiter::Asker::Anyone,
+    };
+    assert_eq!(word(&decide(&cold, who, "/blocked7").await), "blocked");
+}
+
+/// The keys of a client that is deleted or terminated are refused. `9999-12-31T23:59:59Z` is how many write "never",
+/// and a database may live in any time zone.
+#[tokio::test]
+async fn a_key_that_ends_with_the_year_9999_can_be_taken_away() {
+    let url = stores::database().await;
+    let admin = psql(&url).await;
+    let name = url
+        .rsplit('/')
+        .next()
+        .unwrap()
+        .split('?')
+        .next()
+        .unwrap()
+        .to_owned();
+    admin
+        .batch_execute(&format!(
+            "ALTER DATABASE {name} SET TimeZone = 'Europe/Berlin'"
+        ))
+        .await
+        .unwrap();
+    let control = Control::at(&url);
+    let store = limits_redis::Store::open(
+        &stores::redis().url(),
+        Keys::new(&stores::unique("z")).unwrap(),
+    )
+    .unwrap();
+    let refresh = refresh::Refresh::new(control.database.clone(), store.clone());
+    control.post("/clients", json!({"client_id": "eve"})).await;
+    let made = control
+        .post(
+            "/clients/eve/keys",
+            json!({"expires_at": "9999-12-31T23:59:59Z"}),
+        )
+        .await;
+    if made.status == 400 {
+        return;
+    }
+    assert_eq!(made.status, 201);
+    let secret = made.body["api_key"].as_str().unwrap();
+    refresh.run(0).await.unwrap();
+    let config = Config {
+        default_limit: None,
+        redis_timeout: Duration::from_secs(2),
+        load_timeout: Duration::from_secs(5),
+    };
+    let limiter = Limiter::new(config, store);
+    assert_eq!(
+        word(&decide(&limiter, Who::Key(secret), "/x").await),
+        "default"
+    );
+    let listed = control.get("/clients/eve/keys").await;
+    let deleted = control
+        .delete(&format!(
+            "/clients/eve/keys/{}",
+            made.body["key_id"].as_str().unwrap()
+        ))
+        .await;
+    control
+        .put("/clients/eve", json!({"status": "terminated"}))
+        .await;
+    refresh.run(0).await.unwrap();
+    let terminated = word(&decide(&limiter, Who::Key(secret), "/x").await);
+    let gone = control.delete("/clients/eve").await;
+    refresh.run(0).await.unwrap();
+    let after = word(&decide(&limiter, Who::Key(secret), "/x").await);
+    assert_eq!(
+        (
+            listed.body["keys"].as_array().unwrap().len(),
+            deleted.status,
+            terminated,
+            gone.status,
+            after
+        ),
+        (1, 204, "unknown", 204, "unknown")
+    );
+}
+
+/// Lambda gives back at most 6 MB. A body of less than a megabyte must not make an answer that is larger.
+#[tokio::test]
+async fn no_body_makes_an_answer_that_lambda_cannot_carry() {
+    let control = Control::in_memory();
+    let many = "0,".repeat(500_000);
+    let body = format!("{{\"upsert\": [{}0]}}", many);
+    assert!(body.len() < 1 << 20);
+    let body: Value = serde_json::from_str(&body).unwrap();
+    let answer = control.post("/ratelimit/rules:batch", body).await;
+    let length = answer.body.to_string().len();
+    assert!(length < 6 << 20, "{} with {length} bytes", answer.status);
+}
+
+/// A catch-up that was cut short goes on from where it was, ends in time, and is behind again by what
+/// came in between. There is time left, and Redis is well.
+#[tokio::test]
+async fn a_catch_up_that_went_on_and_is_behind_again_catches_up_again() {
+    let mut server = Redis::start().unwrap();
+    let operator = Operator::at(&server.url()).await;
+    eve(&operator).await;
+    let mut careful = rule("/pay", 1_000_000);
+    careful["on_failure"] = "deny".into();
+    operator.rule(careful).await;
+    let config = Config {
+        default_limit: Quota::new(Algorithm::TokenBucket, 1_000_000, None, 60).ok(),
+        redis_timeout: Duration::from_secs(5),
+        load_timeout: Duration::from_secs(3),
+    };
+    let limiter = Limiter::new(config, operator.store.clone());
+    assert_eq!(word(&decide(&limiter, Who::Key(KEY), "/pay").await), "rule");
+    operator
+        .rules((0..900).map(|n| rule(&format!("/many/{n}"), 1)).collect())
+        .await;
+    let cut = async {
+        tokio::time::sleep(Duration::from_millis(15)).await;
+        server.pause();
+        tokio::time::sleep(Duration::from_millis(3_200)).await;
+        server.resume();
+    };
+    let (first, ()) = tokio::join!(decide(&limiter, Who::Key(KEY), "/pay"), cut);
+    eprintln!("while it was paused: {}", word(&first));
+    operator.rule(rule("/later", 1)).await;
+    let started = std::time::Instant::now();
+    let second = decide(&limiter, Who::Key(KEY), "/pay").await;
+    eprintln!("{:?}", started.elapsed());
+    assert_eq!(word(&second), "rule");
 }

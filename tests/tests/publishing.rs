@@ -44,7 +44,7 @@ async fn answer(limiter: &Limiter) -> &'static str {
     word(&decide(limiter, Who::Key(KEY), 1).await)
 }
 
-fn word(verdict: &Verdict) -> &'static str {
+pub(crate) fn word(verdict: &Verdict) -> &'static str {
     match verdict {
         Verdict::Decided(decision) if decision.degraded => "degraded",
         Verdict::Decided(decision) => decision.reason.as_str(),

@@ -71,7 +71,7 @@ impl Refresh {
                 },
                 // A history is named by a time: a server whose clock is behind gives no stamp that readers have passed.
                 least: history.max(newest_lane + 1),
-                after: published.map_or(0, |head| head.stamp),
+                after: published.filter(|_| !fresh).map_or(0, |head| head.stamp),
                 ..Page::default()
             };
             Some(self.publish(first, &chunks, told.names, end).await?)

@@ -117,19 +117,14 @@ impl Limiter {
 
     /// Loads the rules, for the time before the first request. Never fatal: the first request goes on with it.
     pub async fn load(&self) {
-        if let Err(error) = self.catch_up(0).await {
+        if let Err(error) = self.catch_up(0, self.config.load_timeout).await {
             tracing::warn!(%error, "the rules could not be loaded at start");
         }
     }
 
-    async fn catch_up(&self, behind: u64) -> Result<Arc<View>, StoreError> {
+    async fn catch_up(&self, behind: u64, patience: Duration) -> Result<Arc<View>, StoreError> {
         self.views
-            .catch_up(
-                behind,
-                &self.store,
-                &self.registry,
-                self.config.load_timeout,
-            )
+            .catch_up(behind, &self.store, &self.registry, patience)
             .await
     }
 
@@ -137,7 +132,7 @@ impl Limiter {
     pub async fn decide(&self, request: &Request<'_>) -> Verdict {
         let view = match self.views.current() {
             Some(view) => view,
-            None => match self.catch_up(0).await {
+            None => match self.catch_up(0, self.config.load_timeout).await {
                 Ok(view) => view,
                 Err(error) => {
                     tracing::warn!(%error, "the rules could not be loaded");
@@ -153,26 +148,34 @@ impl Limiter {
             Err(Failure::Refused(refusal)) => return Verdict::Refused(refusal),
             Err(Failure::Behind) => {}
         }
-        // What is left of the conversation's time; catching up has its own.
+        // What is left of the conversation's time; catching up has its own, however often it takes.
         let left = deadline.saturating_duration_since(Instant::now());
-        let behind = view.stamp;
+        let patience = Instant::now() + self.config.load_timeout;
+        let mut behind = view.stamp;
         drop(view);
-        let (view, mut stale) = match self.catch_up(behind).await {
-            Ok(view) => (view, false),
-            Err(error) => {
-                tracing::error!(%error, stale_decisions = 1, "could not catch up");
-                match self.views.current() {
-                    Some(view) => (view, true),
-                    None => return Verdict::StoreOut,
-                }
-            }
-        };
-        let deadline = Instant::now() + left;
         loop {
-            match self.attempt(request, &view, deadline, stale).await {
+            let remaining = patience.saturating_duration_since(Instant::now());
+            let (view, stale) = match self.catch_up(behind, remaining).await {
+                Ok(view) => {
+                    // A lane may be newer than all that is published, until that is told again: nothing to be had by asking on.
+                    let nothing_new = view.stamp <= behind;
+                    (view, nothing_new)
+                }
+                Err(error) => {
+                    tracing::error!(%error, stale_decisions = 1, "could not catch up");
+                    match self.views.current() {
+                        Some(view) => (view, true),
+                        None => return Verdict::StoreOut,
+                    }
+                }
+            };
+            match self
+                .attempt(request, &view, Instant::now() + left, stale)
+                .await
+            {
                 Ok(verdict) => return verdict,
-                // Caught up, and a lane is newer still: nothing more to be had now.
-                Err(Failure::Behind) if !stale => stale = true,
+                // Published again meanwhile.
+                Err(Failure::Behind) if !stale => behind = view.stamp,
                 Err(Failure::Behind | Failure::StoreOut) => return Verdict::StoreOut,
                 Err(Failure::Refused(refusal)) => return Verdict::Refused(refusal),
             }

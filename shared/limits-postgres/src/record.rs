@@ -211,7 +211,11 @@ pub mod moment {
             .ok()
             // Some moments of the last day of all years lie beyond them in UTC.
             .and_then(|moment| moment.checked_to_offset(UtcOffset::UTC))
-            .ok_or_else(|| "must be a moment like 2026-11-30T01:02:03Z".to_owned())
+            // And some of the days before do in the time zone of a database.
+            .filter(|moment| moment.year() < 9999)
+            .ok_or_else(|| {
+                "must be a moment like 2026-11-30T01:02:03Z, before the year 9999".to_owned()
+            })
     }
 
     pub(crate) fn serialize<S: Serializer>(

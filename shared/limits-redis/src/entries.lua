@@ -15,7 +15,7 @@ for i = 1, #KEYS do
     local history, revision = string.match(there, '^(%d+) (%d+)')
     history, revision = tonumber(history), tonumber(revision)
     local own_history, own_revision = tonumber(ARGV[1]), tonumber(ARGV[2])
-    put = own_history > history or own_history == history and own_revision >= revision
+    put = not history or own_history > history or own_history == history and own_revision >= revision
   end
   if put then
     local client = ARGV[3 + i]

@@ -13,7 +13,7 @@ if ARGV[2] ~= '' then
     local history, revision = string.match(there, '^(%d+) (%d+)$')
     history, revision = tonumber(history), tonumber(revision)
     local own_history, own_revision = tonumber(ARGV[2]), tonumber(ARGV[3])
-    put = own_history > history or own_history == history and own_revision > revision
+    put = not history or own_history > history or own_history == history and own_revision > revision
   end
   if put then
     redis.call('SET', KEYS[2], ARGV[2] .. ' ' .. ARGV[3])

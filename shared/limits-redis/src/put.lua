@@ -23,9 +23,17 @@ local function newer(history, revision, than_history, than_revision)
   return history > than_history or history == than_history and revision > than_revision
 end
 
-local head = redis.call('HMGET', KEYS[1], 'stamp', 'history', 'revision', 'floor')
+local head = redis.call('HMGET', KEYS[1], 'stamp', 'history', 'revision', 'floor', 'building')
 if tonumber(head[1] or 0) < tonumber(ARGV[10]) then
   return false
+end
+if head[2] ~= ARGV[1] then
+  -- A history that is not published yet: its first page says so, the others must find that nobody has begun another since.
+  if tonumber(ARGV[10]) == 0 then
+    redis.call('HSET', KEYS[1], 'building', ARGV[1])
+  elseif head[5] ~= ARGV[1] then
+    return false
+  end
 end
 local time = redis.call('TIME')
 local stamp = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
@@ -42,7 +50,8 @@ for _ = 1, tonumber(ARGV[9]) do
   local put = string.sub(body, -3) ~= '\n[]'
   if there then
     local than_history, than_revision = string.match(there, '^(%d+) (%d+)\n')
-    put = newer(history, revision, tonumber(than_history), tonumber(than_revision))
+    -- What cannot be read is worth nothing.
+    put = not than_history or newer(history, revision, tonumber(than_history), tonumber(than_revision))
   end
   if put then
     redis.call('HSET', KEYS[2], chunk, body)

@@ -36,6 +36,13 @@ fn read(body: &Value) -> Result<(Vec<Put>, Vec<Deletion>), Problem> {
     let upserts = read_list(&mut fields, "upsert");
     let deletions = read_list(&mut fields, "delete");
     let mut faults = fields.finish();
+    // Before each is read: every one of very many may be at fault.
+    if upserts.len() + deletions.len() > MOST_CHANGES {
+        let detail =
+            format!("must have at most {MOST_CHANGES} rules in `upsert` and `delete` together");
+        faults.push(Fault::new("", detail));
+        return Err(Problem::faults(faults));
+    }
     let puts = read_each(upserts, &mut faults, |place, value, faults| {
         read_put(&format!("upsert[{place}]."), value, faults)
     });
@@ -47,11 +54,6 @@ fn read(body: &Value) -> Result<(Vec<Put>, Vec<Deletion>), Problem> {
             "",
             "must have something in `upsert` or in `delete`",
         ));
-    }
-    if puts.len() + deletions.len() > MOST_CHANGES {
-        let detail =
-            format!("must have at most {MOST_CHANGES} rules in `upsert` and `delete` together");
-        faults.push(Fault::new("", detail));
     }
     if faults.is_empty() {
         Ok((puts, deletions))
