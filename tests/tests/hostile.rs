@@ -453,3 +453,34 @@ async fn a_catch_up_that_went_on_and_is_behind_again_catches_up_again() {
     eprintln!("{:?}", started.elapsed());
     assert_eq!(word(&second), "rule");
 }
+
+/// A chunk that cannot be read is not taken for one without rules, however often it is tried.
+#[tokio::test]
+async fn a_damaged_chunk_opens_no_door_of_a_cold_container() {
+    let operator = Operator::new().await;
+    let blocked = (0..40).map(|n| rule(&format!("/blocked{n}"), 0));
+    operator.rules(blocked.collect()).await;
+    let client = redis::Client::open(stores::redis().url()).unwrap();
+    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+    let chunks = Keys::new(operator.prefix()).unwrap().chunks();
+    let mut numbers: Vec<u16> = redis::cmd("HKEYS")
+        .arg(&chunks)
+        .query_async(&mut connection)
+        .await
+        .unwrap();
+    // The last of all that a reader comes to: the pages before it are read, and kept.
+    numbers.sort_unstable();
+    let last = numbers.last().copied();
+    let mut damage = redis::cmd("HSET");
+    damage.arg(&chunks).arg(last).arg("damaged");
+    damage.exec_async(&mut connection).await.unwrap();
+    let limiter = limiter(&operator);
+    for n in 0..40 {
+        let who = Who::Client {
+            id: "anyone",
+            asker: limiter::Asker::Anyone,
+        };
+        let verdict = decide(&limiter, who, &format!("/blocked{n}")).await;
+        assert_eq!(word(&verdict), "store out");
+    }
+}

@@ -159,6 +159,12 @@ impl Limiter {
                 Ok(view) => {
                     // A lane may be newer than all that is published, until that is told again: nothing to be had by asking on.
                     let nothing_new = view.stamp <= behind;
+                    if nothing_new {
+                        tracing::error!(
+                            stale_decisions = 1,
+                            "a lane is newer than what is published"
+                        );
+                    }
                     (view, nothing_new)
                 }
                 Err(error) => {

@@ -108,11 +108,13 @@ impl Progress {
 
     /// Takes in the bodies of the first chunks that are pending.
     fn read(&mut self, bodies: Vec<Option<Vec<u8>>>) -> Result<(), StoreError> {
-        let pages = self.pending.drain(..bodies.len().min(self.pending.len()));
-        for (chunk, body) in pages.zip(bodies) {
-            let rules = body.map_or(Ok(Vec::new()), |body| read_chunk(&body))?;
-            self.read.push((chunk, rules));
-        }
+        let bodies: Vec<Vec<PublishedRule>> = bodies
+            .into_iter()
+            .map(|body| body.map_or(Ok(Vec::new()), |body| read_chunk(&body)))
+            .collect::<Result<_, _>>()?;
+        // Only now: a chunk that cannot be read is pending still, and its rules are not taken for none.
+        let read = self.pending.drain(..bodies.len().min(self.pending.len()));
+        self.read.extend(read.zip(bodies));
         Ok(())
     }
 
