@@ -123,7 +123,7 @@ impl Run {
             other => environment(other),
         };
         let mut settings = Settings::new(&lookup);
-        let store = limiter::config::store(&mut settings);
+        let store = limits_redis::Store::from_settings(&mut settings);
         let database = Database::from_settings(&mut settings);
         let config = Config::read(&mut settings);
         let options = Options::read(&mut settings);

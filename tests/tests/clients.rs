@@ -272,6 +272,7 @@ async fn a_key_is_shown_once() {
             )
             .await;
         assert_eq!((made.status, made.revision()), (201, 3), "{}", made.body);
+        assert_eq!(made.headers["cache-control"], "no-store");
         let secret = made.body["api_key"].as_str().unwrap();
         assert!(
             secret.starts_with("weir_") && secret.len() == 5 + 43,

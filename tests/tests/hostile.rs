@@ -13,18 +13,9 @@ use tests::{Container, Function, Operator, stores};
 use tokio_postgres::NoTls;
 
 use crate::control::Control;
-use crate::publishing::word;
+use crate::publishing::{limiter, word};
 
 const KEY: &str = "a-key-of-eve";
-
-fn limiter(operator: &Operator) -> Limiter {
-    let config = Config {
-        default_limit: Quota::new(Algorithm::TokenBucket, 1_000_000, None, 60).ok(),
-        redis_timeout: Duration::from_secs(2),
-        load_timeout: Duration::from_secs(5),
-    };
-    Limiter::new(config, operator.store.clone())
-}
 
 async fn decide(limiter: &Limiter, who: Who<'_>, resource: &str) -> Verdict {
     let request = Request {

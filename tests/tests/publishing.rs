@@ -19,7 +19,7 @@ use tests::Operator;
 
 const KEY: &str = "a-key-of-eve";
 
-fn limiter(operator: &Operator) -> Limiter {
+pub(crate) fn limiter(operator: &Operator) -> Limiter {
     let config = Config {
         default_limit: Quota::new(Algorithm::TokenBucket, 1_000_000, None, 60).ok(),
         redis_timeout: Duration::from_secs(2),

@@ -4,7 +4,6 @@ use aws::sns::{Topic, TopicArn};
 use limits::settings::Settings;
 use limits_postgres::Database;
 use limits_redis::Store;
-use limits_redis::keys::{DEFAULT_PREFIX, Keys};
 
 use crate::announcement::Announcer;
 
@@ -20,7 +19,8 @@ pub struct State {
 }
 
 impl State {
-    /// Reads the environment through `lookup`: `DATABASE_URL`, `DATABASE_AUTH`, `RULES_TOPIC_ARN`, `REDIS_URL`, `KEY_PREFIX`.
+    /// Reads the environment through `lookup`: `DATABASE_URL`, `DATABASE_AUTH`, `RULES_TOPIC_ARN`, `REDIS_URL`,
+    /// `REDIS_AUTH`, `KEY_PREFIX`.
     /// Speaks to nobody yet.
     ///
     /// # Errors
@@ -31,7 +31,7 @@ impl State {
         let topic = settings.or("RULES_TOPIC_ARN", None, |arn| {
             arn.parse::<TopicArn>().map(Some)
         });
-        let published = published(&mut settings);
+        let published = Store::from_settings_if_set(&mut settings);
         settings.finish()?;
         let announcer = match topic.flatten() {
             Some(topic) => Announcer::Sns(Topic::new(topic).await),
@@ -40,17 +40,7 @@ impl State {
         Ok(Self {
             database: database.ok_or("DATABASE_URL is missing")?,
             announcer,
-            published,
+            published: published.flatten(),
         })
     }
-}
-
-/// The region's store, where `REDIS_URL` is set.
-fn published(settings: &mut Settings<'_>) -> Option<Store> {
-    let keys = settings.or("KEY_PREFIX", Keys::new(DEFAULT_PREFIX).ok(), |prefix| {
-        Keys::new(prefix).map(Some)
-    });
-    let keys = keys.flatten()?;
-    let store = settings.or("REDIS_URL", None, |url| Store::open(url, keys).map(Some));
-    store.flatten()
 }

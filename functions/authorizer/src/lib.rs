@@ -72,7 +72,7 @@ impl Authorizer {
 
     /// The authorizer that the environment describes. None where a fault was noted in `settings`.
     pub fn read(settings: &mut Settings<'_>) -> Option<Self> {
-        let store = limiter::config::store(settings);
+        let store = limits_redis::Store::from_settings(settings);
         let (config, options) = (Config::read(settings), Options::read(settings));
         Some(Self::new(Limiter::new(config?, store?), options?))
     }

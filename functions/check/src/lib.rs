@@ -45,7 +45,7 @@ impl Check {
 
     /// The check that the environment describes. None where a fault was noted in `settings`.
     pub fn read(settings: &mut Settings<'_>) -> Option<Self> {
-        let store = limiter::config::store(settings);
+        let store = limits_redis::Store::from_settings(settings);
         let config = Config::read(settings);
         let anonymous_allowed = settings.or("CHECK_ANONYMOUS", false, |text| match text {
             "allow" => Ok(true),

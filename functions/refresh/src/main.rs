@@ -12,7 +12,7 @@ async fn main() -> Result<(), Error> {
     aws::logs::start(environment("RUST_LOG").as_deref());
     let mut settings = Settings::new(&environment);
     let database = Database::from_settings(&mut settings);
-    let store = limiter::config::store(&mut settings);
+    let store = limits_redis::Store::from_settings(&mut settings);
     settings.finish()?;
     let (Some(database), Some(store)) = (database, store) else {
         return Err("the settings could not be read".into());

@@ -5,8 +5,6 @@ use std::time::Duration;
 use limits::Quota;
 use limits::rule::{Algorithm, LONGEST_WINDOW, MOST};
 use limits::settings::Settings;
-use limits_redis::Store;
-use limits_redis::keys::{DEFAULT_PREFIX, Keys};
 
 /// The settings of a [`crate::Limiter`].
 #[derive(Debug, Clone)]
@@ -36,18 +34,6 @@ impl Config {
             load_timeout: Duration::from_millis(load_ms?),
         })
     }
-}
-
-/// Reads `REDIS_URL` and `KEY_PREFIX`. None where a fault was noted in `settings`.
-pub fn store(settings: &mut Settings<'_>) -> Option<Store> {
-    let keys = settings.or("KEY_PREFIX", Keys::new(DEFAULT_PREFIX).ok(), |text| {
-        Keys::new(text).map(Some)
-    });
-    // Also where the prefix is wrong: both are told.
-    let prefix = keys.flatten();
-    let keys = prefix.clone().or_else(|| Keys::new(DEFAULT_PREFIX).ok())?;
-    let store = settings.required("REDIS_URL", |url| Store::open(url, keys));
-    prefix.and(store)
 }
 
 fn default_limit(limit: u64, seconds: u64) -> Option<Quota> {
@@ -109,21 +95,6 @@ mod tests {
         ] {
             let told = read(&[("DEFAULT_LIMIT", limit), ("REDIS_TIMEOUT_MS", "0")]).unwrap_err();
             assert!(told.contains("DEFAULT_LIMIT must") && told.contains("REDIS_TIMEOUT_MS must"));
-        }
-    }
-
-    #[test]
-    fn a_store_must_be_named_and_its_address_is_never_quoted() {
-        let secret = "rediss+odd://:hunter2@host";
-        for (url, wanted) in [
-            (None, "REDIS_URL is missing"),
-            (Some(secret), "REDIS_URL must"),
-        ] {
-            let lookup = |name: &str| url.filter(|_| name == "REDIS_URL").map(str::to_owned);
-            let mut settings = Settings::new(&lookup);
-            assert!(store(&mut settings).is_none());
-            let told = settings.finish().unwrap_err();
-            assert!(told.contains(wanted) && !told.contains("hunter2"), "{told}");
         }
     }
 }

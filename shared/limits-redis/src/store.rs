@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use limits::registry::Name;
+use limits::settings::Settings;
 use thiserror::Error;
 use tokio::time::Instant;
 
 use crate::connection::Node;
-use crate::keys::Keys;
+use crate::keys::{DEFAULT_PREFIX, Keys};
 use crate::memory::Memory;
 use crate::published::{self, Changes, Lookup};
 use crate::take::{self, Call, Reply};
@@ -46,6 +47,32 @@ pub struct RedisStore {
 }
 
 impl Store {
+    /// The store that `REDIS_URL`, `REDIS_AUTH` and `KEY_PREFIX` name. Makes no connection. None where a fault was noted, a missing
+    /// `REDIS_URL` among them.
+    pub fn from_settings(settings: &mut Settings<'_>) -> Option<Self> {
+        let store = Self::from_settings_if_set(settings)?;
+        if store.is_none() {
+            settings.fault("REDIS_URL is missing");
+        }
+        store
+    }
+
+    /// The same where a function does without one: none within where `REDIS_URL` is not set.
+    pub fn from_settings_if_set(settings: &mut Settings<'_>) -> Option<Option<Self>> {
+        let auth = settings.or("REDIS_AUTH", (), |auth| match auth {
+            "url" => Ok(()),
+            "iam" => Err("must be url: iam is not supported".to_owned()),
+            _ => Err("must be url".to_owned()),
+        });
+        let prefix = settings.or("KEY_PREFIX", DEFAULT_PREFIX.to_owned(), |text| {
+            Keys::new(text).map(|_| text.to_owned())
+        });
+        // The address is looked at whatever is wrong with the rest: all is told at once.
+        let keys = Keys::new(prefix.as_deref().unwrap_or(DEFAULT_PREFIX)).ok()?;
+        let store = settings.or("REDIS_URL", None, |url| Self::open(url, keys).map(Some));
+        auth.and(prefix).and(store)
+    }
+
     /// The store at `REDIS_URL`, under `KEY_PREFIX`. Makes no connection.
     ///
     /// # Errors
@@ -122,5 +149,44 @@ impl Store {
             }
             Store::Memory(memory) => Ok(memory.chunks(chunks)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(variables: &[(&str, &str)]) -> String {
+        let lookup = |name: &str| {
+            let found = variables.iter().find(|(own, _)| *own == name);
+            found.map(|(_, value)| (*value).to_owned())
+        };
+        let mut settings = Settings::new(&lookup);
+        let store = Store::from_settings(&mut settings);
+        let told = settings.finish().err().unwrap_or_default();
+        assert_eq!(store.is_none(), !told.is_empty());
+        told
+    }
+
+    #[test]
+    fn all_that_is_wrong_is_told_at_once_and_no_address_is_quoted() {
+        assert_eq!(told(&[]), "REDIS_URL is missing");
+        assert_eq!(
+            told(&[("REDIS_URL", "memory://"), ("REDIS_AUTH", "url")]),
+            ""
+        );
+        let wrong = told(&[
+            ("REDIS_URL", "rediss+odd://:hunter2@host"),
+            ("KEY_PREFIX", "a{b}"),
+            ("REDIS_AUTH", "iam"),
+        ]);
+        for name in [
+            "REDIS_URL must",
+            "KEY_PREFIX must",
+            "REDIS_AUTH must be url: iam",
+        ] {
+            assert!(wrong.contains(name), "{wrong}");
+        }
+        assert!(!wrong.contains("hunter2"));
     }
 }

@@ -189,17 +189,6 @@ impl RuleSet {
         settle(&mut applicable.shadow);
         applicable
     }
-
-    /// Every rule, active or shadow, that a call could meet whoever makes it; most specific first.
-    pub fn matching<'a>(&'a self, call: &Resource<'_>) -> Vec<&'a Rule> {
-        let mut rules = Vec::new();
-        self.each_met(call, |rivals| {
-            rules.extend(rivals.shared.iter().map(Arc::as_ref));
-            rules.extend(rivals.clients.values().flatten().map(Arc::as_ref));
-        });
-        most_specific_first(&mut rules);
-        rules
-    }
 }
 
 fn most_specific_first(rules: &mut [&Rule]) {
@@ -551,7 +540,7 @@ mod tests {
                     .filter(|i| Pattern::parse(&patterns[*i]).unwrap().fits(&call))
                     .map(|i| i as u128)
                     .collect();
-                let mut found = numbers(&set.matching(&call));
+                let mut found = numbers(&set.applicable(&call, &Caller::default()).active);
                 found.sort_unstable();
                 scanned.sort_unstable();
                 assert_eq!(found, scanned, "{text} {route:?}");

@@ -1,7 +1,8 @@
 //! `POST /clients/{id}/keys`
 
 use axum::extract::State as Shared;
-use axum::http::StatusCode;
+use axum::http::header::CACHE_CONTROL;
+use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -49,7 +50,11 @@ pub(crate) async fn handle(
             json!(key.expires_at.map(moment::text)),
         ),
     ]);
-    Ok(answer::told(&state, StatusCode::CREATED, written.revision, body).await)
+    let mut answer = answer::told(&state, StatusCode::CREATED, written.revision, body).await;
+    // Nobody on the way may keep the secret.
+    let headers = answer.headers_mut();
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    Ok(answer)
 }
 
 /// 256 bits from the system's source of randomness. The prefix lets people, and scanners of secrets, know it for what it is.
