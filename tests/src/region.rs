@@ -28,6 +28,8 @@ impl Region {
             ("REDIS_URL".to_owned(), redis.to_owned()),
             ("KEY_PREFIX".to_owned(), stores::unique("t")),
             ("DATABASE_URL".to_owned(), database.to_owned()),
+            // A slow machine is no outage.
+            ("REDIS_TIMEOUT_MS".to_owned(), "2000".to_owned()),
         ];
         let refresh = Container::start(Function::Refresh, variables.clone()).await;
         let refresh = Arc::new(refresh);

@@ -15,9 +15,6 @@ use tokio::net::TcpStream;
 /// Longer than any delivery here should take on a slow and busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A machine that is busy with other tests is no outage.
-const UNHURRIED: [(&str, &str); 1] = [("REDIS_TIMEOUT_MS", "2000")];
-
 /// What the control API answered.
 #[derive(Debug)]
 struct Answer {
@@ -51,9 +48,7 @@ impl World {
     }
 
     async fn authorizer(&self) -> Container {
-        self.region
-            .container_with(Function::Authorizer, &UNHURRIED)
-            .await
+        self.region.container(Function::Authorizer).await
     }
 
     /// One call of the control API; what it announces has been delivered when this returns.

@@ -32,13 +32,19 @@ const TAGS: [u16; limits::lane::LANES] = [
     427, 53, 423, 57, 233, 147, 237, 143, 48, 220, 150, 224, 40, 228, 44, 430,
 ];
 
-/// The default of `KEY_PREFIX`.
-pub const DEFAULT_PREFIX: &str = "weir";
-
 /// Formats keys under one prefix.
 #[derive(Debug, Clone)]
 pub struct Keys {
     prefix: Box<str>,
+}
+
+/// Under `weir`, the default of `KEY_PREFIX`.
+impl Default for Keys {
+    fn default() -> Self {
+        Self {
+            prefix: "weir".into(),
+        }
+    }
 }
 
 impl Keys {
@@ -128,7 +134,7 @@ mod tests {
 
     #[test]
     fn a_bucket_has_thirty_characters_at_most_and_nothing_of_its_owner() {
-        let keys = Keys::new(DEFAULT_PREFIX).unwrap();
+        let keys = Keys::default();
         let quota = Quota::new(Algorithm::TokenBucket, 1, None, 1).unwrap();
         for id in ["{x}", "}", "", "a\nb", "\0", &"y".repeat(4096)] {
             let owner = Owner::Client { id, generation: 0 };

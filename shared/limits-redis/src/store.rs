@@ -8,7 +8,7 @@ use thiserror::Error;
 use tokio::time::Instant;
 
 use crate::connection::Node;
-use crate::keys::{DEFAULT_PREFIX, Keys};
+use crate::keys::Keys;
 use crate::memory::Memory;
 use crate::published::{self, Changes, Lookup};
 use crate::take::{self, Call, Reply};
@@ -50,27 +50,31 @@ impl Store {
     /// The store that `REDIS_URL`, `REDIS_AUTH` and `KEY_PREFIX` name. Makes no connection. None where a fault was noted, a missing
     /// `REDIS_URL` among them.
     pub fn from_settings(settings: &mut Settings<'_>) -> Option<Self> {
-        let store = Self::from_settings_if_set(settings)?;
-        if store.is_none() {
-            settings.fault("REDIS_URL is missing");
-        }
-        store
+        let keys = Self::keys(settings);
+        // The address is looked at whatever is wrong with the rest: all is told at once.
+        let store = settings.required("REDIS_URL", |url| {
+            Self::open(url, keys.clone().unwrap_or_default())
+        });
+        keys.and(store)
     }
 
     /// The same where a function does without one: none within where `REDIS_URL` is not set.
     pub fn from_settings_if_set(settings: &mut Settings<'_>) -> Option<Option<Self>> {
+        let keys = Self::keys(settings);
+        let store = settings.or("REDIS_URL", None, |url| {
+            Self::open(url, keys.clone().unwrap_or_default()).map(Some)
+        });
+        keys.and(store)
+    }
+
+    fn keys(settings: &mut Settings<'_>) -> Option<Keys> {
         let auth = settings.or("REDIS_AUTH", (), |auth| match auth {
             "url" => Ok(()),
             "iam" => Err("must be url: iam is not supported".to_owned()),
             _ => Err("must be url".to_owned()),
         });
-        let prefix = settings.or("KEY_PREFIX", DEFAULT_PREFIX.to_owned(), |text| {
-            Keys::new(text).map(|_| text.to_owned())
-        });
-        // The address is looked at whatever is wrong with the rest: all is told at once.
-        let keys = Keys::new(prefix.as_deref().unwrap_or(DEFAULT_PREFIX)).ok()?;
-        let store = settings.or("REDIS_URL", None, |url| Self::open(url, keys).map(Some));
-        auth.and(prefix).and(store)
+        let keys = settings.or("KEY_PREFIX", Keys::default(), Keys::new);
+        auth.and(keys)
     }
 
     /// The store at `REDIS_URL`, under `KEY_PREFIX`. Makes no connection.
@@ -188,5 +192,7 @@ mod tests {
             assert!(wrong.contains(name), "{wrong}");
         }
         assert!(!wrong.contains("hunter2"));
+        let missing = told(&[("KEY_PREFIX", "a{b}")]);
+        assert!(missing.contains("REDIS_URL is missing"), "{missing}");
     }
 }
