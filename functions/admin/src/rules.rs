@@ -14,8 +14,8 @@ pub(crate) mod show;
 use axum::http::header::ALLOW;
 use axum::http::{HeaderValue, StatusCode};
 use http_events::Problem;
-use limits::{Draft, Fault, Fields};
-use serde_json::{Value, json};
+use limits::{Draft, Fields, faults_of_the_whole};
+use serde_json::Value;
 use uuid::Uuid;
 
 use crate::body::fields;
@@ -31,32 +31,6 @@ fn read_rule(body: &Value, own: Option<Uuid>) -> Result<Draft, Problem> {
         Some(draft) if faults.is_empty() => Ok(draft),
         _ => Err(Problem::faults(faults)),
     }
-}
-
-/// What is wrong with a rule beside what each field gets wrong by itself: the constructor is asked about a rule in which sound
-/// values stand for what is missing and for what was told already, so that all is told at once.
-fn faults_of_the_whole(rule: &Value, told: &[Fault]) -> Vec<Fault> {
-    let Some(mut sound) = rule.as_object().cloned() else {
-        return Vec::new();
-    };
-    for fault in told {
-        sound.remove(&fault.field);
-    }
-    for (name, value) in [
-        ("resource", json!("/")),
-        ("limit", json!(1)),
-        ("time_window", json!(1)),
-    ] {
-        sound.entry(name).or_insert(value);
-    }
-    let sound = Value::Object(sound);
-    let draft = Fields::of(&sound)
-        .ok()
-        .and_then(|mut fields| Draft::read(&mut fields));
-    let faults = draft.and_then(|draft| limits::Rule::new(Uuid::nil(), draft).err());
-    let mut faults = faults.unwrap_or_default();
-    faults.retain(|fault| told.iter().all(|told| told.field != fault.field));
-    faults
 }
 
 fn read_id(fields: &mut Fields<'_>, own: Option<Uuid>) {

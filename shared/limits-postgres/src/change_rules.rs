@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use limits::{Draft, Fault, Rule};
+use limits::{Draft, Fault, Place, Rule};
 use uuid::Uuid;
 
 use crate::crowd;
 use crate::database::Database;
-use crate::record::{Place, RuleRecord};
+use crate::record::RuleRecord;
 use crate::refusal::{Expected, Refusal, Rival, WriteError};
 use crate::session::StoredRule;
 use crate::write::{Write, Written, by};
@@ -180,11 +180,7 @@ pub(crate) async fn change(
     rules: Vec<Rule>,
     deletions: &[Deletion],
 ) -> Result<Vec<RuleRecord>, WriteError> {
-    let places: Vec<Place> = puts
-        .iter()
-        .zip(&rules)
-        .map(|(put, rule)| Place::of(rule.pattern(), &put.draft))
-        .collect();
+    let places: Vec<Place> = rules.iter().map(Rule::place).collect();
     let found = find(write, &puts, &places, deletions).await?;
     let ids = identify(&puts, &places, deletions, &found)?;
     let gone: HashSet<Uuid> = deletions.iter().map(|deletion| deletion.id).collect();
@@ -246,7 +242,7 @@ async fn find(
     if !places.is_empty() {
         for record in write.session.rules_in(places).await? {
             if let Ok(rule) = record.rule() {
-                by_place.insert(Place::of(rule.pattern(), &record.draft), record.id);
+                by_place.insert(rule.place(), record.id);
             }
             by_id.insert(record.id, record);
         }

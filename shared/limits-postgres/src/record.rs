@@ -1,8 +1,8 @@
 //! What is kept of rules, clients and keys, in the shape in which the API shows it.
 
 use limits::registry::{Client, ClientStatus, MayAsk};
-use limits::rule::{Algorithm, Per, Tier};
-use limits::{Draft, Fault, Pattern, Rule};
+use limits::rule::Tier;
+use limits::{Draft, Fault, Rule};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
@@ -33,30 +33,6 @@ impl RuleRecord {
     /// Never for one that this version wrote.
     pub fn rule(&self) -> Result<Rule, Vec<Fault>> {
         Rule::new(self.id, self.draft.clone())
-    }
-}
-
-/// What at most one rule stands for.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
-pub(crate) struct Place {
-    pub(crate) pattern: String,
-    pub(crate) client: Option<String>,
-    pub(crate) tier: Option<Tier>,
-    pub(crate) per: Per,
-    pub(crate) algorithm: Algorithm,
-    pub(crate) time_window: u64,
-}
-
-impl Place {
-    pub(crate) fn of(pattern: &Pattern, draft: &Draft) -> Self {
-        Self {
-            pattern: pattern.canonical().to_owned(),
-            client: draft.client.clone(),
-            tier: draft.tier,
-            per: draft.per,
-            algorithm: draft.algorithm,
-            time_window: draft.time_window,
-        }
     }
 }
 

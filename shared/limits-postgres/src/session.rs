@@ -2,7 +2,7 @@
 
 use limits::registry::Name;
 use limits::rule::{Per, Status, Tier};
-use limits::{Client, Lane};
+use limits::{Client, Lane, Place};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -10,7 +10,7 @@ use crate::database::DatabaseError;
 use crate::feed::{Changes, Head};
 use crate::memory::View;
 use crate::postgres::Connection;
-use crate::record::{AuditRecord, ClientRecord, KeyRecord, Place, RuleRecord};
+use crate::record::{AuditRecord, ClientRecord, KeyRecord, RuleRecord};
 use crate::write::{Begun, Sealing};
 
 /// Which rules a list is about. `None` is any.

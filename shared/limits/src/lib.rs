@@ -11,11 +11,13 @@ pub mod fields;
 pub mod lane;
 pub mod path;
 pub mod pattern;
+mod place;
 pub mod quota;
 pub mod registry;
 pub mod rule;
 pub mod rule_set;
 pub mod settings;
+mod whole;
 mod words;
 
 pub use bucket::{Bucket, BucketName};
@@ -23,10 +25,12 @@ pub use fields::{Fault, Fields};
 pub use lane::Lane;
 pub use path::Resource;
 pub use pattern::Pattern;
+pub use place::Place;
 pub use quota::{Quota, Tick};
 pub use registry::Client;
 pub use rule::{Draft, Rule};
 pub use rule_set::RuleSet;
+pub use whole::faults_of_the_whole;
 
 /// How many chunks the published rules are spread over.
 pub const CHUNKS: u16 = 4096;

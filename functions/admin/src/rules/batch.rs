@@ -4,13 +4,12 @@ use axum::extract::State as Shared;
 use axum::http::StatusCode;
 use axum::response::Response;
 use http_events::{Body, Problem};
-use limits::{Draft, Fault, Fields};
+use limits::{Draft, Fault, Fields, faults_of_the_whole};
 use limits_postgres::Expected;
 use limits_postgres::change_rules::{Deletion, MOST_CHANGES, Put, Target};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::faults_of_the_whole;
 use crate::actor::Actor;
 use crate::answer;
 use crate::body::ignore_answered;

@@ -2,11 +2,12 @@
 
 use std::ops::Bound;
 
+use limits::Place;
 use limits::rule::Status;
 use uuid::Uuid;
 
 use super::View;
-use crate::record::{Place, RuleRecord};
+use crate::record::RuleRecord;
 use crate::session::{RuleFilter, StoredRule, Whose};
 
 /// Everything after a key.

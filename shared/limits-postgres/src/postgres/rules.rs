@@ -1,11 +1,12 @@
 //! Rules in Postgres.
 
+use limits::Place;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{BULK_DEADLINE, Connection, STATEMENT_DEADLINE, column, records, rows_at_most, with};
 use crate::database::{DatabaseError, readable};
-use crate::record::{Place, RuleRecord, shown};
+use crate::record::{RuleRecord, shown};
 use crate::session::{RuleFilter, StoredRule, Whose};
 
 /// In two parts, so that each can go by the index: `IS NOT DISTINCT FROM` cannot, and a pattern may have a rule for each of a
