@@ -11,6 +11,7 @@ mod containers;
 mod control;
 mod counters;
 mod database;
+mod edges;
 mod events;
 mod hostile;
 mod pairs;

@@ -4,16 +4,16 @@ use std::convert::Infallible;
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use lambda_http::request::RequestContext;
+use http_events::Identity;
 
 /// Who asks, as the audit has it: the ARN of the caller's IAM identity, or `anonymous` where the event carries none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Actor(pub String);
 
 impl Actor {
-    /// The actor of an event.
-    pub(crate) fn of(context: Option<&RequestContext>) -> Self {
-        let arn = http_events::iam_identity(context);
+    /// The actor of this identity.
+    pub(crate) fn of(identity: Option<&Identity>) -> Self {
+        let arn = identity.map(|identity| identity.0.as_str());
         // No ARN holds a control character; an event that was made up may, and Postgres takes not all of them.
         let arn = arn.filter(|arn| !arn.contains(char::is_control));
         arn.map_or_else(Self::anonymous, |arn| Self(arn.to_owned()))
@@ -28,6 +28,6 @@ impl<S: Sync> FromRequestParts<S> for Actor {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Infallible> {
-        Ok(Self::of(parts.extensions.get::<RequestContext>()))
+        Ok(Self::of(parts.extensions.get()))
     }
 }

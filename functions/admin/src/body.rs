@@ -45,20 +45,78 @@ impl<S: Sync> FromRequestParts<S> for IfMatch {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Infallible> {
-        let mut values = parts.headers.get_all(IF_MATCH).iter().peekable();
-        if values.peek().is_none() {
-            return Ok(Self(Expected::Whatever));
+        let values = parts.headers.get_all(IF_MATCH);
+        let values: Vec<&str> = values
+            .iter()
+            .map(|value| value.to_str().unwrap_or_default())
+            .collect();
+        Ok(Self(if values.is_empty() {
+            Expected::Whatever
+        } else {
+            expected(&values.join(","))
+        }))
+    }
+}
+
+/// RFC 9110: `*`, or a list of entity tags, of which those that are weak match nothing. What is neither matches nothing too.
+fn expected(told: &str) -> Expected {
+    if told.trim() == "*" {
+        return Expected::Something;
+    }
+    let mut revisions = Vec::new();
+    let mut rest = told;
+    loop {
+        rest = rest.trim_start_matches([' ', '\t', ',']);
+        let weak = rest.strip_prefix("W/");
+        let Some((tag, after)) = weak
+            .unwrap_or(rest)
+            .strip_prefix('"')
+            .and_then(|tag| tag.split_once('"'))
+        else {
+            return Expected::Revisions(revisions);
+        };
+        // Ours is a number as it is printed: `+1` and `01` are the tags of something else.
+        let revision = tag.parse::<u64>().ok();
+        revisions.extend(revision.filter(|own| weak.is_none() && own.to_string() == tag));
+        rest = after;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tag_is_compared_as_text() {
+        let none = Expected::Revisions(Vec::new());
+        for tag in [
+            "\"+1\"",
+            "\"01\"",
+            "\" 1\"",
+            "\"1 \"",
+            "\"-1\"",
+            "\"1,2\"",
+            "\"\"",
+            "1",
+            "\"1",
+            "W/\"1\"",
+            "w/\"1\"",
+            "",
+            "*,",
+            "*, \"1\"",
+            "\"99999999999999999999\"",
+        ] {
+            assert_eq!(expected(tag), none, "{tag}");
         }
-        let mut revisions = Vec::new();
-        for tag in values.flat_map(|value| value.to_str().unwrap_or_default().split(',')) {
-            let tag = tag.trim();
-            if tag == "*" {
-                return Ok(Self(Expected::Something));
-            }
-            // A tag that is none of ours, a weak one included, is no revision: it matches nothing.
-            let own = tag.strip_prefix('"').and_then(|tag| tag.strip_suffix('"'));
-            revisions.extend(own.and_then(|number| number.parse::<u64>().ok()));
+        assert_eq!(expected(" * "), Expected::Something);
+        for (tags, revisions) in [
+            ("\"1\"", vec![1]),
+            ("\"1\", \"2\"", vec![1, 2]),
+            (" ,, \"1\" ,W/\"2\",\t\"3\",", vec![1, 3]),
+            ("\"a,\"b\", \"1\"", vec![]),
+            ("\"a,b\",\"1\"", vec![1]),
+        ] {
+            assert_eq!(expected(tags), Expected::Revisions(revisions), "{tags}");
         }
-        Ok(Self(Expected::Revisions(revisions)))
     }
 }

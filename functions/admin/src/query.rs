@@ -1,6 +1,7 @@
 //! Reading a query string so that every fault is told at once.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::str::FromStr;
 
 use axum::extract::{FromRequestParts, Query as Pairs};
@@ -20,18 +21,17 @@ pub(crate) struct Query {
 }
 
 impl<S: Sync> FromRequestParts<S> for Query {
-    type Rejection = Problem;
+    /// Told later, so that what is wrong beside it can be told with it.
+    type Rejection = Infallible;
 
-    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Problem> {
-        let Ok(Pairs(pairs)) = Pairs::<Vec<(String, String)>>::try_from_uri(&parts.uri) else {
-            return Err(Problem::fault(
-                "",
-                "the query must be like ?name=value&name=value",
-            ));
-        };
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Infallible> {
         let mut query = Self {
             told: BTreeMap::new(),
             faults: Vec::new(),
+        };
+        let Ok(Pairs(pairs)) = Pairs::<Vec<(String, String)>>::try_from_uri(&parts.uri) else {
+            query.fault("", "the query must be like ?name=value&name=value");
+            return Ok(query);
         };
         for (name, value) in pairs {
             if query.told.insert(name.clone(), value).is_some() {

@@ -5,9 +5,8 @@
 
 use std::{borrow::Cow, net::IpAddr};
 
+use aws::lenient::{Object, items, text};
 use limits::Resource;
-
-use crate::lenient::{Object, items, text};
 
 /// The one header that may hold an API key, in any case.
 const API_KEY: &str = "x-api-key";

@@ -6,7 +6,6 @@
 pub mod answer;
 pub mod event;
 pub mod identity;
-mod lenient;
 
 use lambda_runtime::Diagnostic;
 use limiter::{Config, Limiter, Refusal, Request, Verdict};

@@ -1,6 +1,10 @@
 //! Who asks: the IAM principal of the event.
 
-use lambda_http::request::RequestContext;
+use std::convert::Infallible;
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use http_events::Identity;
 use limits::registry::principal;
 
 /// Who asks, as the event tells.
@@ -15,10 +19,10 @@ pub enum Asker {
 }
 
 impl Asker {
-    /// Who asks in this context; there is none where no Lambda is in between.
-    pub fn of(context: Option<&RequestContext>) -> Self {
-        match http_events::iam_identity(context) {
-            Some(arn) => principal(arn).map_or(Self::Stranger, Self::Principal),
+    /// Who comes as this identity.
+    pub fn of(identity: Option<&Identity>) -> Self {
+        match identity {
+            Some(Identity(arn)) => principal(arn).map_or(Self::Stranger, Self::Principal),
             None => Self::Anonymous,
         }
     }
@@ -33,64 +37,34 @@ impl Asker {
     }
 }
 
+impl<S: Sync> FromRequestParts<S> for Asker {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Infallible> {
+        Ok(Self::of(parts.extensions.get()))
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
-
     use super::*;
 
-    fn asker(event: &Value) -> Asker {
-        let request = lambda_http::request::from_str(&event.to_string()).unwrap();
-        Asker::of(request.extensions().get())
-    }
-
-    fn url(authorizer: &Value) -> Value {
-        json!({
-            "version": "2.0",
-            "routeKey": "$default",
-            "rawPath": "/",
-            "rawQueryString": "",
-            "headers": {},
-            "requestContext": {
-                "accountId": "123456789012",
-                "stage": "$default",
-                "authorizer": authorizer,
-                "http": {
-                    "method": "GET", "path": "/", "protocol": "HTTP/1.1",
-                    "sourceIp": "192.0.2.1", "userAgent": "x",
-                },
-            },
-            "isBase64Encoded": false,
-        })
+    fn asker(arn: &str) -> Asker {
+        Asker::of(Some(&Identity(arn.to_owned())))
     }
 
     #[test]
-    fn a_principal_is_known_through_a_function_url_and_through_a_rest_api() {
-        let known = Asker::Principal("123456789012/role/orders".to_owned());
+    fn an_assumed_role_is_known_as_its_role() {
         let arn = "arn:aws:sts::123456789012:assumed-role/orders/session";
-        assert_eq!(asker(&url(&json!({ "iam": { "userArn": arn } }))), known);
-        let rest = json!({
-            "resource": "/",
-            "path": "/",
-            "httpMethod": "GET",
-            "requestContext": { "stage": "prod", "httpMethod": "GET", "identity": { "userArn": arn } },
-        });
-        assert_eq!(asker(&rest), known);
+        let known = Asker::Principal("123456789012/role/orders".to_owned());
+        assert_eq!(asker(arn), known);
     }
 
     #[test]
     fn an_identity_that_is_neither_user_nor_role_is_not_taken_for_none() {
-        let root = "arn:aws:iam::123456789012:root";
-        let stranger = asker(&url(&json!({ "iam": { "userArn": root } })));
+        let stranger = asker("arn:aws:iam::123456789012:root");
         assert_eq!(stranger, Asker::Stranger);
         assert!(matches!(stranger.as_limiter(true), limiter::Asker::Nobody));
-        for none in [
-            json!(null),
-            json!({ "iam": null }),
-            json!({ "iam": { "userArn": null } }),
-        ] {
-            assert_eq!(asker(&url(&none)), Asker::Anonymous);
-        }
         assert!(matches!(
             Asker::Anonymous.as_limiter(true),
             limiter::Asker::Anyone

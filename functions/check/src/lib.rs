@@ -9,14 +9,13 @@ pub mod reply;
 
 use std::sync::Arc;
 
+use axum::Router;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::get;
-use axum::{Extension, Router};
 use http_events::{Body, Named, Problem, with_fallbacks};
-use lambda_http::request::RequestContext;
 use limiter::{Config, Decision, Limiter, Refusal, Request, Verdict, Who};
 use limits::Resource;
 use limits::counters::Operation;
@@ -100,12 +99,11 @@ pub fn router(check: Arc<Check>) -> Router {
 
 async fn ask(
     State(check): State<Arc<Check>>,
-    context: Option<Extension<RequestContext>>,
+    asker: Asker,
     Named(client): Named<String>,
-    Body(body): Body,
+    body: Body,
 ) -> Result<Response, Problem> {
-    let question = Question::in_body(&client, &body).map_err(Problem::faults)?;
-    let asker = Asker::of(context.as_deref());
+    let question = body.read(|body| Question::in_body(&client, body).map_err(Problem::faults))?;
     let decision = check.decide(&question, &asker, Operation::Take).await?;
     let status = if decision.allowed {
         StatusCode::OK
@@ -117,14 +115,13 @@ async fn ask(
 
 async fn look(
     State(check): State<Arc<Check>>,
-    context: Option<Extension<RequestContext>>,
+    asker: Asker,
     Named(client): Named<String>,
     query: Result<Query<Vec<(String, String)>>, QueryRejection>,
 ) -> Result<Response, Problem> {
     let Query(pairs) =
         query.map_err(|_| Problem::fault("", "the query must be form-encoded UTF-8"))?;
     let question = Question::in_query(&client, pairs).map_err(Problem::faults)?;
-    let asker = Asker::of(context.as_deref());
     let decision = check.decide(&question, &asker, Operation::Look).await?;
     Ok(respond(&decision, StatusCode::OK))
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use check::{Check, router};
-use lambda_http::{Error, run_concurrent, service_fn};
+use lambda_runtime::Error;
 use limits::settings::Settings;
 
 #[tokio::main(flavor = "current_thread")]
@@ -17,9 +17,5 @@ async fn main() -> Result<(), Error> {
     let check = Arc::new(check.ok_or("the environment cannot be read")?);
     check.load().await;
 
-    let routes = router(check);
-    run_concurrent(service_fn(move |request| {
-        http_events::handle(routes.clone(), request)
-    }))
-    .await
+    http_events::serve(router(check)).await
 }

@@ -7,6 +7,10 @@ use axum::response::{IntoResponse, Response};
 use limits::Fault;
 use serde::Serialize;
 
+/// So many faults are told, and of a field's name so many characters: an answer that is too long is none.
+const MOST: usize = 1_000;
+const LONGEST_NAME: usize = 200;
+
 /// What went wrong, as the caller is told.
 #[derive(Debug)]
 pub struct Problem {
@@ -50,6 +54,22 @@ impl Problem {
         Self::new(StatusCode::BAD_REQUEST, detail).with(errors)
     }
 
+    /// This and another: the faults of both. Where one is no fault of the fields, that one alone: the rest can wait.
+    #[must_use]
+    pub fn and(mut self, mut other: Self) -> Self {
+        let of_fields = |problem: &Self| {
+            problem.status == StatusCode::BAD_REQUEST && !problem.errors.is_empty()
+        };
+        if !of_fields(&self) {
+            return self;
+        }
+        if !of_fields(&other) {
+            return other;
+        }
+        self.errors.append(&mut other.errors);
+        Self::faults(self.errors)
+    }
+
     /// 400: one fault of the input.
     pub fn fault(field: &str, detail: &str) -> Self {
         Self::faults(vec![Fault::new(field, detail)])
@@ -78,7 +98,13 @@ struct Body<'a> {
 }
 
 impl IntoResponse for Problem {
-    fn into_response(self) -> Response {
+    fn into_response(mut self) -> Response {
+        self.errors.truncate(MOST);
+        for fault in &mut self.errors {
+            if let Some((end, _)) = fault.field.char_indices().nth(LONGEST_NAME) {
+                fault.field.truncate(end);
+            }
+        }
         let body = Json(Body {
             r#type: "about:blank",
             title: self.status.canonical_reason().unwrap_or("Error"),

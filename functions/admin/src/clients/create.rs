@@ -3,7 +3,7 @@
 use axum::extract::State as Shared;
 use axum::http::StatusCode;
 use axum::response::Response;
-use http_events::{Body, Problem};
+use http_events::{Body, Problem, both};
 use limits::registry::check_client_id;
 use limits_postgres::change_clients::ClientDraft;
 use serde_json::Value;
@@ -19,10 +19,9 @@ pub(crate) async fn handle(
     Shared(state): Shared<State>,
     Actor(actor): Actor,
     query: Query,
-    Body(body): Body,
+    body: Body,
 ) -> Result<Response, Failure> {
-    query.finish()?;
-    let (id, draft) = read(&body)?;
+    let ((), (id, draft)) = both(query.finish(), body.read(read))?;
     let written = state.database.create_client(&actor, &id, draft).await?;
     Ok(answer::put(&state, StatusCode::CREATED, &written).await)
 }

@@ -6,12 +6,12 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use http_events::{Body, Named, Problem};
+use http_events::{Body, Named, Problem, both};
 use limits_postgres::change_keys::KeyDraft;
 use limits_postgres::record::moment;
 use rand::TryRng;
 use rand::rngs::SysRng;
-use serde_json::{Map, json};
+use serde_json::{Map, Value, json};
 use tracing::error;
 
 use super::known;
@@ -27,13 +27,10 @@ pub(crate) async fn handle(
     Actor(actor): Actor,
     Named(id): Named<String>,
     query: Query,
-    Body(body): Body,
+    body: Body,
 ) -> Result<Response, Failure> {
-    query.finish()?;
     known(&id)?;
-    let mut fields = fields(&body)?;
-    let draft = KeyDraft::read(&mut fields);
-    finish(fields)?;
+    let ((), draft) = both(query.finish(), body.read(read))?;
     let secret = secret()?;
     let written = state
         .database
@@ -55,6 +52,13 @@ pub(crate) async fn handle(
     let headers = answer.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     Ok(answer)
+}
+
+fn read(body: &Value) -> Result<KeyDraft, Problem> {
+    let mut fields = fields(body)?;
+    let draft = KeyDraft::read(&mut fields);
+    finish(fields)?;
+    Ok(draft)
 }
 
 /// 256 bits from the system's source of randomness. The prefix lets people, and scanners of secrets, know it for what it is.

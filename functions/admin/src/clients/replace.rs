@@ -3,7 +3,7 @@
 use axum::extract::State as Shared;
 use axum::http::StatusCode;
 use axum::response::Response;
-use http_events::{Body, Named, Problem};
+use http_events::{Body, Named, Problem, both};
 use limits_postgres::change_clients::ClientDraft;
 use serde_json::Value;
 
@@ -21,11 +21,11 @@ pub(crate) async fn handle(
     Named(id): Named<String>,
     query: Query,
     IfMatch(expected): IfMatch,
-    Body(body): Body,
+    body: Body,
 ) -> Result<Response, Failure> {
-    query.finish()?;
     known(&id)?;
-    let draft = read(&body, &id)?;
+    let read = body.read(|body| read(body, &id));
+    let ((), draft) = both(query.finish(), read)?;
     let written = state
         .database
         .replace_client(&actor, &id, draft, expected)

@@ -3,7 +3,7 @@
 use axum::extract::State as Shared;
 use axum::http::StatusCode;
 use axum::response::Response;
-use http_events::{Body, Problem};
+use http_events::{Body, Problem, both};
 use limits::{Draft, Fault, Fields, faults_of_the_whole};
 use limits_postgres::Expected;
 use limits_postgres::change_rules::{Deletion, MOST_CHANGES, Put, Target};
@@ -21,10 +21,9 @@ pub(crate) async fn handle(
     Shared(state): Shared<State>,
     Actor(actor): Actor,
     query: Query,
-    Body(body): Body,
+    body: Body,
 ) -> Result<Response, Failure> {
-    query.finish()?;
-    let (puts, deletions) = read(&body)?;
+    let ((), (puts, deletions)) = both(query.finish(), body.read(read))?;
     let written = state.database.change_rules(&actor, puts, deletions).await?;
     let body = Map::from_iter([("rules".to_owned(), json!(written.value))]);
     Ok(answer::told(&state, StatusCode::OK, written.revision, body).await)

@@ -3,7 +3,7 @@
 use axum::extract::State as Shared;
 use axum::http::StatusCode;
 use axum::response::Response;
-use http_events::Body;
+use http_events::{Body, both};
 
 use super::read_rule;
 use crate::actor::Actor;
@@ -16,10 +16,9 @@ pub(crate) async fn handle(
     Shared(state): Shared<State>,
     Actor(actor): Actor,
     query: Query,
-    Body(body): Body,
+    body: Body,
 ) -> Result<Response, Failure> {
-    query.finish()?;
-    let draft = read_rule(&body, None)?;
+    let ((), draft) = both(query.finish(), body.read(|body| read_rule(body, None)))?;
     let written = state.database.create_rule(&actor, draft).await?;
     Ok(answer::put(&state, StatusCode::CREATED, &written).await)
 }

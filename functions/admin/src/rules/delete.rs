@@ -19,8 +19,8 @@ pub(crate) async fn handle(
     query: Query,
     IfMatch(expected): IfMatch,
 ) -> Result<Response, Failure> {
-    query.finish()?;
     let id = required_id(&name)?;
+    query.finish()?;
     let written = state.database.delete_rule(&actor, id, expected).await?;
     Ok(answer::gone(&state, &written).await)
 }

@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::State as Shared;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use http_events::{Body, Problem};
+use http_events::{Body, Problem, both};
 use limits::registry::check_client_id;
 use limits::rule::{LONGEST_WINDOW, MOST};
 use limits::{Fields, Pattern};
@@ -97,14 +97,14 @@ pub(crate) async fn create(
     Shared(state): Shared<State>,
     Actor(actor): Actor,
     query: Query,
-    Body(body): Body,
+    body: Body,
 ) -> Result<Response, Failure> {
-    query.finish()?;
+    let ((), told) = both(query.finish(), body.read(read))?;
     let Told {
         pair,
         resource,
         allowance,
-    } = read(&body)?;
+    } = told;
     let written = state
         .database
         .create_pair(&actor, &pair, &resource, allowance)
@@ -118,12 +118,12 @@ pub(crate) async fn replace(
     Actor(actor): Actor,
     query: Query,
     IfMatch(expected): IfMatch,
-    Body(body): Body,
+    body: Body,
 ) -> Result<Response, Failure> {
-    query.finish()?;
+    let ((), told) = both(query.finish(), body.read(read))?;
     let Told {
         pair, allowance, ..
-    } = read(&body)?;
+    } = told;
     let written = state
         .database
         .replace_pair(&actor, &pair, allowance, expected)

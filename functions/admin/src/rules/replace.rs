@@ -3,7 +3,7 @@
 use axum::extract::State as Shared;
 use axum::http::StatusCode;
 use axum::response::Response;
-use http_events::{Body, Named};
+use http_events::{Body, Named, both};
 
 use super::{read_rule, required_id};
 use crate::actor::Actor;
@@ -19,11 +19,11 @@ pub(crate) async fn handle(
     Named(name): Named<String>,
     query: Query,
     IfMatch(expected): IfMatch,
-    Body(body): Body,
+    body: Body,
 ) -> Result<Response, Failure> {
-    query.finish()?;
     let id = required_id(&name)?;
-    let draft = read_rule(&body, Some(id))?;
+    let read = body.read(|body| read_rule(body, Some(id)));
+    let ((), draft) = both(query.finish(), read)?;
     let written = state
         .database
         .replace_rule(&actor, id, draft, expected)

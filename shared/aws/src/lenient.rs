@@ -11,16 +11,16 @@ use serde_json::value::RawValue;
 
 /// The members of an object, each value as it was written.
 #[derive(Debug, Default)]
-pub(crate) struct Object<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+pub struct Object<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
 impl<'a> Object<'a> {
     /// The object that `json` is; one without members if it is none.
-    pub(crate) fn read(json: &'a str) -> Self {
+    pub fn read(json: &'a str) -> Self {
         serde_json::from_str(json).unwrap_or_default()
     }
 
     /// The value of a member; of two of one name the last.
-    pub(crate) fn value(&self, name: &str) -> Option<&'a RawValue> {
+    pub fn value(&self, name: &str) -> Option<&'a RawValue> {
         let mut newest_first = self.0.iter().rev();
         newest_first
             .find(|(known, _)| known == name)
@@ -29,19 +29,27 @@ impl<'a> Object<'a> {
     }
 
     /// A member that is an object.
-    pub(crate) fn object(&self, name: &str) -> Self {
+    pub fn object(&self, name: &str) -> Self {
         self.value(name)
             .map(|value| Self::read(value.get()))
             .unwrap_or_default()
     }
 
     /// A member that is a text.
-    pub(crate) fn text(&self, name: &str) -> Option<Cow<'a, str>> {
+    pub fn text(&self, name: &str) -> Option<Cow<'a, str>> {
         self.value(name).and_then(text)
     }
 
+    /// Every member, save those that are null.
+    pub fn members(&self) -> impl Iterator<Item = (&str, &'a RawValue)> {
+        self.0
+            .iter()
+            .filter(|(_, value)| value.get() != "null")
+            .map(|(name, value)| (name.as_ref(), *value))
+    }
+
     /// All members whose names are equal to `name` but for their case, save those that are null.
-    pub(crate) fn in_any_case(&self, name: &str) -> impl Iterator<Item = &'a RawValue> {
+    pub fn in_any_case(&self, name: &str) -> impl Iterator<Item = &'a RawValue> {
         self.0
             .iter()
             .filter(move |(known, value)| known.eq_ignore_ascii_case(name) && value.get() != "null")
@@ -50,14 +58,14 @@ impl<'a> Object<'a> {
 }
 
 /// The text that a value is.
-pub(crate) fn text(value: &RawValue) -> Option<Cow<'_, str>> {
+pub fn text(value: &RawValue) -> Option<Cow<'_, str>> {
     serde_json::from_str::<Text<'_>>(value.get())
         .ok()
         .map(|text| text.0)
 }
 
 /// The items of the array that a value is.
-pub(crate) fn items(value: &RawValue) -> Option<Vec<&RawValue>> {
+pub fn items(value: &RawValue) -> Option<Vec<&RawValue>> {
     serde_json::from_str(value.get()).ok()
 }
 
