@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use limits::algorithms::token_bucket::{Reading, State};
+use limits::algorithms::{Reading, State};
 use limits::bucket::{Bucket, BucketName, Owner};
 use limits::counters::{Answer, Counters, Operation};
 use limits::rule::Algorithm;
@@ -18,13 +18,30 @@ use uuid::Uuid;
 
 const WINDOWS: [u64; 8] = [1, 7, 60, 61, 3_600, 86_400, 86_401, 2_678_400];
 
-/// What may be counted in a window, from one in it to as many as are counted exactly.
-fn quota(window: u64, limit: u64, burst: u64) -> Quota {
+/// What may be counted in a window, from one in it to as many as are counted exactly. Of a log no more than a test has time for.
+fn quota(algorithm: Algorithm, window: u64, limit: u64, burst: u64) -> Quota {
     let most = |unit: u64| ((1_u64 << 52) / unit).min(1_000_000_000);
     let tick = limits::Tick::of_window(window).per_second();
-    let limit = 1 + limit % most(tick);
-    let burst = 1 + burst % most(window * tick);
-    Quota::new(Algorithm::TokenBucket, limit, Some(burst), window).unwrap()
+    let (most_limit, burst) = match algorithm {
+        Algorithm::TokenBucket | Algorithm::LeakyBucket => {
+            (most(tick), Some(1 + burst % most(window * tick)))
+        }
+        Algorithm::FixedWindow => (1_000_000_000, None),
+        Algorithm::SlidingWindow => (most(window * tick), None),
+        Algorithm::SlidingLog if limit.is_multiple_of(50) => (10_000, None),
+        Algorithm::SlidingLog => (200, None),
+    };
+    Quota::new(algorithm, 1 + limit % most_limit, burst, window).unwrap()
+}
+
+/// Tokens of a call: one, all that can be had at once, or something in between.
+fn tokens(quota: &Quota, part: u64) -> u64 {
+    let most = quota.most_at_once().min(1_000_000);
+    match part % 4 {
+        0 => most,
+        1 => 1 + part % most,
+        _ => 1,
+    }
 }
 
 /// Sizes that matter: small ones, and any.
@@ -65,26 +82,27 @@ fn step() -> impl Strategy<Value = Step> {
     )
 }
 
-/// The windows of four buckets, and what is done with them.
-fn schedule() -> impl Strategy<Value = ([usize; 4], Vec<Step>)> {
-    let window = 0..WINDOWS.len();
-    let windows = [window.clone(), window.clone(), window.clone(), window];
-    (windows, proptest::collection::vec(step(), 1..24))
+/// What a bucket counts by for as long as it is the same bucket.
+type Kind = (usize, usize);
+
+fn kind() -> impl Strategy<Value = Kind> {
+    (0..WINDOWS.len(), 0..Algorithm::ALL.len())
+}
+
+/// The kinds of four buckets, and what is done with them.
+fn schedule() -> impl Strategy<Value = ([Kind; 4], Vec<Step>)> {
+    let kinds = [kind(), kind(), kind(), kind()];
+    (kinds, proptest::collection::vec(step(), 1..24))
 }
 
 /// The quotas and costs of a step, in the order of its buckets.
-fn asked(windows: &[usize; 4], step: &Step) -> Vec<(usize, Quota, u64)> {
-    let chosen = step.asked.iter().zip(windows).enumerate();
+fn asked(kinds: &[Kind; 4], step: &Step) -> Vec<(usize, Quota, u64)> {
+    let chosen = step.asked.iter().zip(kinds).enumerate();
     chosen
-        .filter_map(|(i, (asked, window))| {
+        .filter_map(|(i, (asked, (window, algorithm)))| {
             let (limit, burst, part) = (*asked)?;
-            let quota = quota(WINDOWS[*window], limit, burst);
-            let tokens = match part % 4 {
-                0 => quota.burst(),
-                1 => 1 + part % quota.burst(),
-                _ => 1,
-            };
-            let cost = quota.cost(tokens.min(1_000_000)).unwrap();
+            let quota = quota(Algorithm::ALL[*algorithm], WINDOWS[*window], limit, burst);
+            let cost = quota.cost(tokens(&quota, part)).unwrap();
             Some((i, quota, cost))
         })
         .collect()
@@ -137,7 +155,7 @@ fn the_script_answers_as_the_model_over_random_schedules() {
         ..Config::default()
     };
     TestRunner::new(config)
-        .run(&schedule(), |(windows, steps)| {
+        .run(&schedule(), |(kinds, steps)| {
             let mut model = Counters::default();
             let mut expires: HashMap<BucketName, u64> = HashMap::new();
             let mut now_us = 1_700_000_000_000_000_u64;
@@ -146,7 +164,7 @@ fn the_script_answers_as_the_model_over_random_schedules() {
             let schedule = Uuid::new_v4();
             for step in &steps {
                 now_us = now_us.saturating_add_signed(step.passes_us);
-                let asked = asked(&windows, step);
+                let asked = asked(&kinds, step);
                 let buckets = buckets(&asked, step.shadows, schedule);
                 let call = Call {
                     operation: step.operation,
@@ -181,7 +199,7 @@ fn the_script_answers_as_the_model_over_random_schedules() {
             }
             let replies: Vec<redis::Value> = pipeline.query(&mut connection.borrow_mut()).unwrap();
             for ((step, reply), expected) in steps.iter().zip(replies).zip(expected) {
-                let asked = asked(&windows, step);
+                let asked = asked(&kinds, step);
                 let buckets = buckets(&asked, step.shadows, schedule);
                 let call = Call {
                     operation: step.operation,
@@ -205,34 +223,51 @@ fn the_script_answers_as_the_model_over_random_schedules() {
     assert!(held.len() > 1_000);
     for key in held.iter().filter(|key| !key.ends_with("epoch")) {
         let ttl: i64 = redis::cmd("PTTL").arg(key).query(&mut *connection).unwrap();
-        assert!(ttl > 0, "{key} lives {ttl} ms");
+        // One that is gone meanwhile has.
+        assert!(ttl != -1, "{key} lives for ever");
     }
-}
-
-/// The same machine in rational numbers: what is taken comes back at `limit / window` a second.
-#[derive(Clone)]
-struct Exact {
-    taken: BigRational,
-    tick: u64,
 }
 
 fn rational(number: u64) -> BigRational {
     BigRational::from_integer(BigInt::from(number))
 }
 
+/// The same buckets told plainly, in rational numbers.
+#[derive(Clone)]
+enum Exact {
+    /// What is taken comes back at `limit / window`.
+    Bucket { taken: BigRational, tick: u64 },
+    /// Everything that was ever taken, and when.
+    Windows(Vec<(u64, u64)>),
+}
+
 impl Exact {
-    /// As it stands at `now`.
+    fn new(algorithm: Algorithm) -> Self {
+        match algorithm {
+            Algorithm::TokenBucket | Algorithm::LeakyBucket => Exact::Bucket {
+                taken: rational(0),
+                // A full bucket remembers no time.
+                tick: 0,
+            },
+            _ => Exact::Windows(Vec::new()),
+        }
+    }
+
+    /// As it stands at `now`. Of a bucket whose clock is ahead by more than a second the clock was wrong.
     fn at(&self, quota: &Quota, now: u64) -> Self {
+        let Exact::Bucket { taken, tick } = self else {
+            return self.clone();
+        };
         let per_tick = rational(quota.limit()) / rational(quota.window_ticks());
-        if now >= self.tick {
-            let back = per_tick * rational(now - self.tick);
-            Self {
-                taken: (&self.taken - back).max(rational(0)),
+        if now >= *tick {
+            let back = per_tick * rational(now - tick);
+            Exact::Bucket {
+                taken: (taken - back).max(rational(0)),
                 tick: now,
             }
-        } else if self.tick - now > quota.tick().per_second() {
-            Self {
-                taken: self.taken.clone(),
+        } else if tick - now > quota.tick().per_second() {
+            Exact::Bucket {
+                taken: taken.clone(),
                 tick: now,
             }
         } else {
@@ -240,19 +275,54 @@ impl Exact {
         }
     }
 
-    fn left(&self, quota: &Quota) -> BigRational {
-        rational(quota.burst()) - &self.taken
+    /// What is counted at `now`, in requests.
+    fn counted(&self, quota: &Quota, now: u64) -> BigRational {
+        let window = quota.window_ticks();
+        let taken = match self.at(quota, now) {
+            Exact::Bucket { taken, .. } => return taken,
+            Exact::Windows(taken) => taken,
+        };
+        let sum = |counts: &dyn Fn(u64) -> bool| {
+            let those = taken.iter().filter(|(tick, _)| counts(*tick));
+            rational(those.map(|(_, tokens)| tokens).sum())
+        };
+        let (this, elapsed) = (now / window, now % window);
+        match quota.algorithm() {
+            Algorithm::FixedWindow => sum(&|tick| tick / window == this),
+            Algorithm::SlidingWindow => {
+                let previous = sum(&|tick| tick / window + 1 == this);
+                let weight = rational(window - elapsed) / rational(window);
+                previous * weight + sum(&|tick| tick / window == this)
+            }
+            _ => sum(&|tick| tick + window > now),
+        }
     }
 
-    /// The least number of ticks after which so many tokens are there.
-    fn wait(&self, quota: &Quota, tokens: u64, now: u64) -> u64 {
-        let missing = rational(tokens) - self.left(quota);
-        if missing <= rational(0) {
-            return 0;
-        }
-        let ticks = missing * rational(quota.window_ticks()) / rational(quota.limit());
-        u64::try_from(ticks.ceil().to_integer()).unwrap() + (self.tick - now)
+    fn left(&self, quota: &Quota, now: u64) -> BigRational {
+        let most = match self {
+            Exact::Bucket { .. } => quota.capacity() / quota.window_ticks(),
+            Exact::Windows(_) => quota.limit(),
+        };
+        rational(most) - self.counted(quota, now)
     }
+
+    fn fits(&self, quota: &Quota, tokens: u64, now: u64) -> bool {
+        self.left(quota, now) >= rational(tokens)
+    }
+
+    fn take(&mut self, quota: &Quota, tokens: u64, now: u64) {
+        *self = self.at(quota, now);
+        match self {
+            Exact::Bucket { taken, .. } => *taken += rational(tokens),
+            Exact::Windows(taken) => taken.push((now, tokens)),
+        }
+    }
+}
+
+/// A quota's ticks in a duration.
+fn ticks(quota: &Quota, duration: std::time::Duration) -> u64 {
+    let us = u64::try_from(duration.as_micros()).unwrap();
+    us / (1_000_000 / quota.tick().per_second())
 }
 
 #[test]
@@ -279,56 +349,199 @@ fn the_model_is_exact_over_random_schedules() {
     };
     TestRunner::new(config)
         .run(
-            &(0..WINDOWS.len(), size(), size(), steps),
-            |(window, limit, burst, steps)| {
-                let window = WINDOWS[window];
-                let mut quota = quota(window, limit, burst);
+            &(kind(), size(), size(), steps),
+            |((window, algorithm), limit, burst, steps)| {
+                let (window, algorithm) = (WINDOWS[window], Algorithm::ALL[algorithm]);
+                let mut quota = quota(algorithm, window, limit, burst);
                 let mut now = 1_000_000_000_000_u64;
                 let mut state: Option<State> = None;
-                // A full bucket remembers no time.
-                let mut exact = Exact {
-                    taken: rational(0),
-                    tick: 0,
-                };
-                for (passes, limit, burst, tokens, changed) in steps {
-                    now = now.saturating_add_signed(passes);
+                let mut exact = Exact::new(algorithm);
+                for (passes, limit, burst, part, changed) in steps {
+                    now = match exact {
+                        Exact::Bucket { .. } => now.saturating_add_signed(passes),
+                        // What they make of a clock that goes back is the script's and the model's to agree on.
+                        Exact::Windows(_) => now + passes.unsigned_abs(),
+                    };
                     if changed {
                         // What has been taken stays taken, whatever the limit is now.
-                        quota = self::quota(window, limit, burst);
+                        quota = self::quota(algorithm, window, limit, burst);
                     }
-                    let tokens = 1 + tokens % quota.burst().min(1_000_000);
+                    let tokens = tokens(&quota, part);
                     let cost = quota.cost(tokens).unwrap();
-                    if let Some(mended) = state.and_then(|state| state.mended(&quota, now)) {
-                        state = Some(mended);
+                    if state.as_mut().is_some_and(|state| state.mend(&quota, now)) {
                         exact = exact.at(&quota, now);
                     }
-                    let reading = Reading::at(state, &quota, now);
-                    let stands = exact.at(&quota, now);
-                    let wait = stands.wait(&quota, tokens, now);
-                    let room = stands.left(&quota) >= rational(tokens);
+                    let at =
+                        |state: &Option<State>, now| Reading::at(state.as_ref(), &quota, cost, now);
+                    let mut reading = at(&state, now);
+                    let room = exact.fits(&quota, tokens, now);
                     prop_assert_eq!(reading.fits(&quota, cost), room);
                     if room {
-                        exact = stands;
-                        exact.taken += rational(tokens);
-                        let (taken, next) = reading.taken(cost, now);
-                        let left = exact.left(&quota).floor().to_integer();
-                        prop_assert_eq!(
-                            BigInt::from(taken.remaining(&quota)),
-                            left.min(BigInt::from(quota.limit()))
-                        );
-                        state = Some(next);
+                        exact.take(&quota, tokens, now);
+                        reading.take(&mut state, &quota, cost, now);
+                        let kept = at(&state, now);
+                        prop_assert_eq!(kept.remaining(&quota), reading.remaining(&quota));
+                        prop_assert_eq!(kept.until_full(&quota), reading.until_full(&quota));
                     } else {
-                        prop_assert_eq!(reading.wait(&quota, cost), quota.tick().duration(wait));
                         // Waiting so long is enough, and not a tick less.
-                        let at =
-                            |ticks: u64| Reading::at(state, &quota, now + ticks).fits(&quota, cost);
-                        prop_assert!(at(wait) && !at(wait - 1));
+                        let wait = ticks(&quota, reading.wait(&quota, cost));
+                        for (waits, enough) in [(wait, true), (wait - 1, false)] {
+                            prop_assert_eq!(exact.fits(&quota, tokens, now + waits), enough);
+                            prop_assert_eq!(at(&state, now + waits).fits(&quota, cost), enough);
+                        }
+                    }
+                    let left = exact.left(&quota, now).floor().to_integer();
+                    let told = left.min(BigInt::from(quota.limit())).max(BigInt::ZERO);
+                    prop_assert_eq!(BigInt::from(reading.remaining(&quota)), told);
+                    let full = ticks(&quota, reading.until_full(&quota));
+                    prop_assert_eq!(exact.counted(&quota, now + full), rational(0));
+                    if full > 0 {
+                        prop_assert!(exact.counted(&quota, now + full - 1) > rational(0));
                     }
                 }
                 Ok(())
             },
         )
         .unwrap();
+}
+
+/// The script over a clock that a story turns, and one bucket of it.
+struct Turned {
+    // Its own: the clock is a key of no prefix.
+    _server: local::servers::Redis,
+    connection: redis::Connection,
+    keys: Keys,
+    hash: String,
+    now_us: u64,
+}
+
+impl Turned {
+    fn new() -> Self {
+        let server = local::servers::Redis::start().unwrap();
+        let client = redis::Client::open(server.url()).unwrap();
+        let mut connection = client.get_connection().unwrap();
+        let keys = Keys::new("t").unwrap();
+        let mut load = redis::cmd("SCRIPT");
+        let hash = load.arg("LOAD").arg(script_with_a_clock());
+        let hash = hash.query(&mut connection).unwrap();
+        let mut epoch = redis::cmd("SET");
+        let epoch = epoch.arg(keys.epoch(Lane::SHARED)).arg(1);
+        epoch.exec(&mut connection).unwrap();
+        Self {
+            _server: server,
+            connection,
+            keys,
+            hash,
+            now_us: 0,
+        }
+    }
+
+    fn ask(&mut self, operation: Operation, rule: u128, quota: &Quota, tokens: u64) -> Answer {
+        let buckets = [Bucket {
+            lane: Lane::SHARED,
+            name: BucketName::new(Some(Uuid::from_u128(rule)), &Owner::All, quota),
+            quota,
+            cost: quota.cost(tokens).unwrap(),
+            shadow: false,
+        }];
+        let call = Call {
+            operation,
+            epoch: 1,
+            lanes: &[Lane::SHARED],
+            buckets: &buckets,
+        };
+        let (seconds, us) = (self.now_us / 1_000_000, self.now_us % 1_000_000);
+        let clock = format!("[\"{seconds}\",\"{us}\"]");
+        let mut set = redis::cmd("SET");
+        let set = set.arg("clock").arg(clock);
+        set.exec(&mut self.connection).unwrap();
+        let names = take::names(&self.keys, &call);
+        let reply = redis::cmd("EVALSHA")
+            .arg(&self.hash)
+            .arg(names.len())
+            .arg(names)
+            .arg(take::arguments(&call))
+            .query(&mut self.connection)
+            .unwrap();
+        match take::read(&call, reply).unwrap() {
+            Reply::Answers(answers) => answers[0],
+            Reply::Behind(epoch) => panic!("behind {epoch}"),
+        }
+    }
+}
+
+#[test]
+fn the_seconds_that_are_told_are_enough_and_one_less_is_not() {
+    let mut turned = Turned::new();
+    let start = 1_796_000_523_250_000_u64;
+    let mut rule = 0;
+    for algorithm in Algorithm::ALL {
+        for window in [1, 2, 60, 3_600, 86_400, 604_800] {
+            for limit in [1, 3, 7, 100] {
+                rule += 1;
+                turned.now_us = start;
+                let quota = Quota::new(*algorithm, limit, None, window).unwrap();
+                // Some of it, at moments that are no whole seconds, until no more is there.
+                let mut taken = 0;
+                while turned.ask(Operation::Take, rule, &quota, 1).room {
+                    taken += 1;
+                    turned.now_us += 1_370;
+                }
+                assert!(taken >= quota.most_at_once());
+                let denied = turned.ask(Operation::Take, rule, &quota, 1);
+                let wait = denied.reading.wait(&quota, quota.cost(1).unwrap());
+                let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+                let at = turned.now_us;
+                turned.now_us = at + (seconds - 1) * 1_000_000;
+                let early = turned.ask(Operation::Take, rule, &quota, 1);
+                assert!(!early.room, "{algorithm} {limit}/{window} {seconds} s");
+                turned.now_us = at + seconds * 1_000_000;
+                let enough = turned.ask(Operation::Take, rule, &quota, 1);
+                assert!(enough.room, "{algorithm} {limit}/{window} {seconds} s");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_sliding_window_weighs_the_last_minute_by_what_is_left_of_this_one() {
+    let mut turned = Turned::new();
+    let quota = |limit| Quota::new(Algorithm::SlidingWindow, limit, None, 60).unwrap();
+    // A hundred in the minute before, eighty in this one, twenty seconds into it: 146.7.
+    let minute = 1_796_000_520_000_000;
+    for (rule, limit, passes) in [(1, 120, false), (2, 147, false), (3, 148, true)] {
+        turned.now_us = minute - 10_000_000;
+        assert!(turned.ask(Operation::Take, rule, &quota(200), 100).room);
+        turned.now_us = minute + 20_000_000;
+        assert!(turned.ask(Operation::Take, rule, &quota(200), 80).room);
+        let answer = turned.ask(Operation::Look, rule, &quota(limit), 1);
+        assert_eq!(answer.room, passes, "{limit}");
+        let left = answer.reading.remaining(&quota(limit));
+        assert_eq!(left, u64::from(passes), "{limit}");
+    }
+}
+
+#[test]
+fn every_algorithm_keeps_its_state_over_a_change_of_limit_and_none_over_a_change_of_algorithm() {
+    let mut turned = Turned::new();
+    turned.now_us = 1_796_000_520_000_000;
+    for algorithm in Algorithm::ALL {
+        let burst = |limit| (*algorithm == Algorithm::LeakyBucket).then_some(limit);
+        let quota = |limit| Quota::new(*algorithm, limit, burst(limit), 86_400).unwrap();
+        let mut admitted = |limit: u64| {
+            let calls = 0..50;
+            let passed = |_: &i32| turned.ask(Operation::Take, 1, &quota(limit), 1).room;
+            calls.take_while(passed).count()
+        };
+        let steps = [
+            admitted(10),
+            admitted(20),
+            admitted(5),
+            admitted(20),
+            admitted(25),
+        ];
+        assert_eq!(steps, [10, 10, 0, 0, 5], "{algorithm}");
+    }
 }
 
 #[test]

@@ -3,11 +3,14 @@
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
+use limits::Draft;
+use limits::rule::Algorithm;
 use limits_postgres::Database;
 use local::servers::{End, Postgres};
 use serde_json::{Value, json};
 use tests::{Container, Function, stores};
 use tokio_postgres::{Client, NoTls};
+use uuid::Uuid;
 
 use crate::control::Control;
 
@@ -118,6 +121,46 @@ async fn a_row_that_the_constructor_would_refuse_cannot_be_stored() {
         )
         .await;
     assert!(second.is_err(), "there is one head");
+}
+
+#[tokio::test]
+async fn the_constraints_and_the_constructor_draw_the_same_line_for_every_algorithm() {
+    let url = stores::database().await;
+    let control = Control::at(&url);
+    control.rule(rule("/a")).await;
+    let psql = psql(&url).await;
+    let exact = |window: u64| (1_i64 << 52) / i64::try_from(window).unwrap();
+    let mut lines = [0, 0];
+    for algorithm in Algorithm::ALL {
+        for window in [1, 60, 61, 86_400, 86_401, 31_622_400] {
+            let ticks = window * limits::Tick::of_window(window).per_second();
+            let most = [exact(ticks), exact(ticks / window), 10_000];
+            let edges = most.into_iter().flat_map(|most| [most, most + 1]);
+            let limits = edges.clone().chain([0, 1, 1_000_000_000]);
+            for limit in limits.filter(|limit| *limit <= 1_000_000_000) {
+                for burst in [None, Some(1), Some(exact(ticks)), Some(exact(ticks) + 1)] {
+                    if burst.is_some_and(|burst| burst > 1_000_000_000) {
+                        continue;
+                    }
+                    let draft = Draft {
+                        algorithm: *algorithm,
+                        burst: burst.map(i64::unsigned_abs),
+                        ..Draft::new("/a", Some(limit.unsigned_abs()), window)
+                    };
+                    let made = limits::Rule::new(Uuid::nil(), draft).is_ok();
+                    let change = "UPDATE rules SET algorithm = $1, \"limit\" = $2, burst = $3, time_window = $4";
+                    let window = i64::try_from(window).unwrap();
+                    let stored = psql
+                        .execute(change, &[&algorithm.as_str(), &limit, &burst, &window])
+                        .await
+                        .is_ok();
+                    assert_eq!(made, stored, "{algorithm} {limit}/{window} {burst:?}");
+                    lines[usize::from(made)] += 1;
+                }
+            }
+        }
+    }
+    assert!(lines.iter().all(|met| *met > 100), "{lines:?}");
 }
 
 #[tokio::test]

@@ -132,18 +132,16 @@ impl<'a> Plan<'a> {
         });
     }
 
+    /// Every shadow rule for itself: what one would deny says nothing of another.
     fn watch(&mut self, shadow: &[&'a Rule], owners: &Owners<'_>, tokens: u64) {
-        match settle(shadow, tokens) {
-            Some(Settled {
-                allowed: false,
-                rule: Some(rule),
-                ..
-            }) => self.would_deny.push(rule.id()),
-            Some(_) => {}
-            None => {
-                for rule in shadow {
-                    self.count(Some(rule), rule.quota(), owners, tokens, true);
-                }
+        if shadow.iter().any(|rule| rule.exempts()) && !shadow.iter().any(|rule| rule.blocks()) {
+            return;
+        }
+        for rule in shadow {
+            if rule.blocks() || never_fits(rule, tokens) {
+                self.would_deny.push(rule.id());
+            } else {
+                self.count(Some(rule), rule.quota(), owners, tokens, true);
             }
         }
     }
@@ -284,16 +282,18 @@ fn settle<'a>(rules: &[&'a Rule], tokens: u64) -> Option<Settled<'a>> {
         reason,
         rule: Some(rule),
     };
-    let never_fits = |rule: &&Rule| {
-        rule.quota()
-            .is_some_and(|quota| quota.cost(tokens).is_none())
-    };
     first(&|rule| rule.blocks())
         .map(|rule| settled(false, Reason::Blocked, rule))
         .or_else(|| first(&|rule| rule.exempts()).map(|rule| settled(true, Reason::Exempt, rule)))
         .or_else(|| {
-            first(&never_fits).map(|rule| settled(false, Reason::CostExceedsCapacity, rule))
+            first(&|rule| never_fits(rule, tokens))
+                .map(|rule| settled(false, Reason::CostExceedsCapacity, rule))
         })
+}
+
+fn never_fits(rule: &Rule, tokens: u64) -> bool {
+    let quota = rule.quota();
+    quota.is_some_and(|quota| quota.cost(tokens).is_none())
 }
 
 fn policy_of(rule: &Rule) -> Option<Policy> {

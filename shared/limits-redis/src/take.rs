@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::sync::LazyLock;
 
-use limits::algorithms::token_bucket::Reading;
+use limits::algorithms::{Reading, fixed_window, sliding_log, sliding_window, token_bucket};
 use limits::bucket::Bucket;
 use limits::counters::{Answer, Operation, admitted};
 use limits::rule::Algorithm;
@@ -16,8 +16,16 @@ use crate::keys::Keys;
 use crate::store::StoreError;
 
 pub(crate) static TAKE: LazyLock<Script> = LazyLock::new(|| {
-    let text = include_str!("take.lua");
-    Script::new(text.replace("--@token_bucket", include_str!("take/token_bucket.lua")))
+    let mut text = include_str!("take.lua").to_owned();
+    for (place, algorithm) in [
+        ("--@token_bucket", include_str!("take/token_bucket.lua")),
+        ("--@fixed_window", include_str!("take/fixed_window.lua")),
+        ("--@sliding_window", include_str!("take/sliding_window.lua")),
+        ("--@sliding_log", include_str!("take/sliding_log.lua")),
+    ] {
+        text = text.replace(place, algorithm);
+    }
+    Script::new(text)
 });
 
 /// One call to all buckets of a request.
@@ -82,31 +90,21 @@ pub fn arguments(call: &Call<'_>) -> Vec<String> {
     let shadows = call.buckets.iter().filter(|bucket| bucket.shadow).count();
     arguments.push(shadows.to_string());
     for bucket in call.buckets {
-        arguments.push(letter(bucket.quota).to_owned());
-        for number in [
-            bucket.quota.tick().per_second(),
-            bucket.quota.limit(),
-            bucket.quota.capacity(),
-            bucket.cost,
-        ] {
+        let quota = bucket.quota;
+        let (letter, size) = match quota.algorithm() {
+            Algorithm::TokenBucket | Algorithm::LeakyBucket => ("t", quota.capacity()),
+            Algorithm::FixedWindow => ("f", quota.window_ticks()),
+            Algorithm::SlidingWindow => ("s", quota.window_ticks()),
+            Algorithm::SlidingLog => ("l", quota.window_ticks()),
+        };
+        arguments.push(letter.to_owned());
+        for number in [quota.tick().per_second(), quota.limit(), size, bucket.cost] {
             let mut text = String::with_capacity(16);
             let _ = write!(text, "{number}");
             arguments.push(text);
         }
     }
     arguments
-}
-
-/// The word of an algorithm in `take.lua`.
-fn letter(quota: &Quota) -> &'static str {
-    match quota.algorithm() {
-        Algorithm::TokenBucket => "t",
-        // No quota of these can be made.
-        Algorithm::LeakyBucket
-        | Algorithm::FixedWindow
-        | Algorithm::SlidingWindow
-        | Algorithm::SlidingLog => "",
-    }
 }
 
 /// Reads what `take.lua` replied to a call.
@@ -124,42 +122,72 @@ pub fn read(call: &Call<'_>, reply: Value) -> Result<Reply, StoreError> {
                 .map(Reply::Behind)
                 .ok_or(StoreError::Malformed("an epoch that is no number"));
         }
-        (one, 1) => vec![answer(one)?],
+        (one, 1) => vec![answer(&one, call.buckets[0].quota)?],
         (Value::Array(all), buckets) if all.len() == buckets => {
-            all.into_iter().map(answer).collect::<Result<_, _>>()?
+            let each = all.iter().zip(call.buckets);
+            each.map(|(one, bucket)| answer(one, bucket.quota))
+                .collect::<Result<_, _>>()?
         }
         _ => return Err(StoreError::Malformed("not an answer for each bucket")),
     };
     Ok(Reply::Answers(spent(call, answers)))
 }
 
-/// The script tells levels as they were before the call: adds what it took.
+/// The script tells buckets as they were before the call: adds what it took.
 fn spent(call: &Call<'_>, mut answers: Vec<Answer>) -> Vec<Answer> {
     if call.operation == Operation::Take && admitted(call.buckets, &answers) {
         for (answer, bucket) in answers.iter_mut().zip(call.buckets) {
             if answer.room {
-                answer.reading.level += bucket.cost;
+                answer.reading.spend(bucket.quota, bucket.cost);
             }
         }
     }
     answers
 }
 
-fn answer(value: Value) -> Result<Answer, StoreError> {
-    let (code, ahead) = match value {
-        Value::Int(code) => (code, 0),
-        Value::Array(pair) => match pair.as_slice() {
-            [Value::Int(code), Value::Int(ahead)] => (*code, *ahead),
-            _ => return Err(StoreError::Malformed("an answer of another shape")),
-        },
-        _ => return Err(StoreError::Malformed("an answer of another type")),
+fn answer(value: &Value, quota: &Quota) -> Result<Answer, StoreError> {
+    let malformed = Err(StoreError::Malformed("an answer of another shape"));
+    let mut numbers = [0; 4];
+    let told = match value {
+        Value::Int(_) => std::slice::from_ref(value),
+        Value::Array(all) if all.len() <= numbers.len() => all.as_slice(),
+        _ => return malformed,
     };
-    let level = if code >= 0 { code } else { -1 - code };
+    for (number, value) in numbers.iter_mut().zip(told) {
+        let Value::Int(told) = value else {
+            return malformed;
+        };
+        *number = *told;
+    }
+    let [code, rest @ ..] = numbers;
+    let counted = if code >= 0 { code } else { -1 - code }.unsigned_abs();
+    let [a, b, c] = rest.map(i64::unsigned_abs);
+    let reading = match (quota.algorithm(), told.len()) {
+        (Algorithm::TokenBucket | Algorithm::LeakyBucket, 1 | 2) => {
+            Reading::Bucket(token_bucket::Reading {
+                level: counted,
+                ahead: a,
+            })
+        }
+        (Algorithm::FixedWindow, 2) => Reading::Fixed(fixed_window::Reading {
+            count: counted,
+            left: a,
+        }),
+        (Algorithm::SlidingWindow, 4) => Reading::Sliding(sliding_window::Reading {
+            current: counted,
+            previous: a,
+            left: b,
+            ahead: c,
+        }),
+        (Algorithm::SlidingLog, 3) => Reading::Log(sliding_log::Reading {
+            count: counted,
+            empty_in: a,
+            fits_in: b,
+        }),
+        _ => return malformed,
+    };
     Ok(Answer {
         room: code >= 0,
-        reading: Reading {
-            level: level.unsigned_abs(),
-            ahead: ahead.unsigned_abs(),
-        },
+        reading,
     })
 }

@@ -115,7 +115,7 @@ pub struct Bucket<'a> {
     pub name: BucketName,
     /// What it counts by.
     pub quota: &'a Quota,
-    /// What is asked of it, in units of the level ([`Quota::cost`]).
+    /// What is asked of it, in units of its algorithm ([`Quota::cost`]).
     pub cost: u64,
     /// Whether it only watches: it is spent where it has room, and never stops anything.
     pub shadow: bool,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use foldhash::HashMap;
 
-use crate::algorithms::token_bucket::{Reading, State};
+use crate::algorithms::{Reading, State};
 use crate::bucket::{Bucket, BucketName};
 
 /// How long a bucket is kept beyond the moment when it is full, against clocks that differ.
@@ -59,48 +59,47 @@ impl Counters {
     ) -> Vec<Answer> {
         let mut answers: Vec<Answer> = buckets
             .iter()
-            .map(|bucket| {
-                let now = bucket.quota.tick().at(now_us);
-                let mut state = self.state(bucket.name, now_us);
-                let mended = state.and_then(|state| state.mended(bucket.quota, now));
-                if let Some(mended) = mended
-                    && operation == Operation::Take
-                {
-                    self.keep(bucket, mended, now_us);
-                    state = Some(mended);
-                }
-                let reading = Reading::at(state, bucket.quota, now);
-                Answer {
-                    room: reading.fits(bucket.quota, bucket.cost),
-                    reading,
-                }
-            })
+            .map(|bucket| self.read(operation, bucket, now_us))
             .collect();
         if operation == Operation::Take && admitted(buckets, &answers) {
             for (bucket, answer) in buckets.iter().zip(&mut answers) {
                 if answer.room {
-                    self.take(bucket, answer, now_us);
+                    let now = bucket.quota.tick().at(now_us);
+                    let mut state = self.buckets.remove(&bucket.name).map(|kept| kept.state);
+                    let reading = &mut answer.reading;
+                    reading.take(&mut state, bucket.quota, bucket.cost, now);
+                    if let Some(state) = state {
+                        self.keep(bucket, state, now_us);
+                    }
                 }
             }
         }
         answers
     }
 
-    /// What is kept of a bucket. What has expired is gone for good, whatever the clock does later.
-    fn state(&mut self, name: BucketName, now_us: u64) -> Option<State> {
-        let kept = self.buckets.get(&name)?;
-        if kept.expires_us > now_us {
-            return Some(kept.state);
+    fn read(&mut self, operation: Operation, bucket: &Bucket<'_>, now_us: u64) -> Answer {
+        let Bucket { quota, cost, .. } = *bucket;
+        let now = quota.tick().at(now_us);
+        // What has expired is gone for good, whatever the clock does later.
+        let expired = |kept: &Kept| kept.expires_us <= now_us;
+        if self.buckets.get(&bucket.name).is_some_and(expired) {
+            self.buckets.remove(&bucket.name);
         }
-        self.buckets.remove(&name);
-        None
-    }
-
-    fn take(&mut self, bucket: &Bucket<'_>, answer: &mut Answer, now_us: u64) {
-        let now = bucket.quota.tick().at(now_us);
-        let (reading, state) = answer.reading.taken(bucket.cost, now);
-        answer.reading = reading;
-        self.keep(bucket, state, now_us);
+        if operation == Operation::Take
+            && let Some(mut kept) = self.buckets.remove(&bucket.name)
+        {
+            if kept.state.mend(quota, now) {
+                self.keep(bucket, kept.state, now_us);
+            } else {
+                self.buckets.insert(bucket.name, kept);
+            }
+        }
+        let state = self.buckets.get(&bucket.name).map(|kept| &kept.state);
+        let reading = Reading::at(state, quota, cost, now);
+        Answer {
+            room: reading.fits(quota, cost),
+            reading,
+        }
     }
 
     fn keep(&mut self, bucket: &Bucket<'_>, state: State, now_us: u64) {
@@ -109,7 +108,7 @@ impl Counters {
             self.sweep_at = (2 * self.buckets.len()).max(1024);
         }
         let now = bucket.quota.tick().at(now_us);
-        let reading = Reading::at(Some(state), bucket.quota, now);
+        let reading = Reading::at(Some(&state), bucket.quota, bucket.cost, now);
         let keep = reading.until_full(bucket.quota) + MARGIN;
         let keep_us = u64::try_from(keep.as_micros()).unwrap_or(u64::MAX);
         self.buckets.insert(

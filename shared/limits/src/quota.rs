@@ -1,11 +1,12 @@
 //! How much a bucket holds and how fast it gives back, in integers.
 //!
-//! A bucket holds time. Its **level** is what has been taken and has not yet come back, in ticks of the clock scaled by the
-//! limit: one request of cost `c` adds `c·window`, and each tick gives back `limit`. So nothing rounds, and every product stays
-//! below 2^52, which a double in the script holds exactly.
+//! A token or leaky bucket holds time. Its **level** is what has been taken and has not yet come back, in ticks of the clock
+//! scaled by the limit: one request of cost `c` adds `c·window`, and each tick gives back `limit`. So nothing rounds, and every
+//! product stays below 2^52, which a double in the script holds exactly; so does the sliding window's `requests·window`.
 
 use std::time::Duration;
 
+use crate::algorithms::sliding_log::{MOST_AT_ONCE, MOST_ENTRIES};
 use crate::fields::Fault;
 use crate::rule::Algorithm;
 
@@ -61,20 +62,24 @@ impl Tick {
 /// ```
 /// use limits::{Quota, rule::Algorithm};
 /// let quota = Quota::new(Algorithm::TokenBucket, 600, None, 60).unwrap();
-/// assert_eq!(quota.burst(), 600);
+/// assert_eq!(quota.most_at_once(), 600);
 /// assert_eq!(quota.window_ticks(), 60_000_000);
 /// assert_eq!(quota.capacity(), 600 * 60_000_000);
+/// let smooth = Quota::new(Algorithm::LeakyBucket, 600, None, 60).unwrap();
+/// assert_eq!(smooth.most_at_once(), 1);
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Quota {
     algorithm: Algorithm,
     limit: u64,
+    /// What a bucket holds in requests; of the window algorithms the limit.
     burst: u64,
     window_seconds: u64,
 }
 
 impl Quota {
-    /// A quota of `limit` requests in `window_seconds`.
+    /// A quota of `limit` requests in `window_seconds`. `burst` is of the token and leaky buckets alone: none follows the limit,
+    /// or is 1.
     ///
     /// # Errors
     /// The field that makes it impossible to count exactly, and what would be right.
@@ -84,41 +89,53 @@ impl Quota {
         burst: Option<u64>,
         window_seconds: u64,
     ) -> Result<Self, Fault> {
-        Self::check_algorithm(algorithm)?;
+        Self::check_burst(algorithm, burst)?;
+        let usual = match algorithm {
+            Algorithm::LeakyBucket => 1,
+            _ => limit,
+        };
         let quota = Self {
             algorithm,
             limit,
-            burst: burst.unwrap_or(limit),
+            burst: burst.unwrap_or(usual),
             window_seconds,
         };
-        let exact = |a: u64, b: u64| a.checked_mul(b).is_some_and(|product| product <= EXACT);
-        if !exact(quota.burst, quota.window_ticks()) {
-            let most = EXACT / quota.window_ticks();
-            let field = if burst.is_some() { "burst" } else { "limit" };
-            return Err(Fault::new(
-                field,
-                format!("must be at most {most} for this time_window, to be counted exactly"),
-            ));
-        }
-        if !exact(quota.limit, quota.tick().per_second()) {
-            let most = EXACT / quota.tick().per_second();
-            return Err(Fault::new(
-                "limit",
-                format!("must be at most {most} for this time_window, to be counted exactly"),
-            ));
+        let at_most = |field: &str, number: u64, most: u64, why: &str| {
+            if number <= most {
+                return Ok(());
+            }
+            Err(Fault::new(field, format!("must be at most {most} {why}")))
+        };
+        let exactly = "for this time_window, to be counted exactly";
+        let (windows, ticks) = (
+            EXACT / quota.window_ticks(),
+            EXACT / quota.tick().per_second(),
+        );
+        match algorithm {
+            Algorithm::TokenBucket | Algorithm::LeakyBucket => {
+                let field = if burst.is_some() { "burst" } else { "limit" };
+                at_most(field, quota.burst, windows, exactly)?;
+                at_most("limit", limit, ticks, exactly)?;
+            }
+            Algorithm::SlidingWindow => at_most("limit", limit, windows, exactly)?,
+            Algorithm::SlidingLog => at_most("limit", limit, MOST_ENTRIES, "for a sliding_log")?,
+            Algorithm::FixedWindow => {}
         }
         Ok(quota)
     }
 
     /// # Errors
-    /// Where the algorithm does not count yet.
-    pub(crate) fn check_algorithm(algorithm: Algorithm) -> Result<(), Fault> {
+    /// Where there is a burst, and the algorithm has none.
+    pub(crate) fn check_burst(algorithm: Algorithm, burst: Option<u64>) -> Result<(), Fault> {
         match algorithm {
-            Algorithm::TokenBucket => Ok(()),
-            other => Err(Fault::new(
-                "algorithm",
-                format!("must be token_bucket: {other} is not supported"),
-            )),
+            Algorithm::TokenBucket | Algorithm::LeakyBucket => Ok(()),
+            windows => match burst {
+                None => Ok(()),
+                Some(_) => {
+                    let detail = format!("must be null: a {windows} has no burst");
+                    Err(Fault::new("burst", detail))
+                }
+            },
         }
     }
 
@@ -132,9 +149,12 @@ impl Quota {
         self.limit
     }
 
-    /// The most that can be taken at once, in requests.
-    pub fn burst(&self) -> u64 {
-        self.burst
+    /// The most that one call may cost, in requests.
+    pub fn most_at_once(&self) -> u64 {
+        match self.algorithm {
+            Algorithm::SlidingLog => self.limit.min(MOST_AT_ONCE),
+            _ => self.burst,
+        }
     }
 
     /// The window in seconds.
@@ -147,18 +167,23 @@ impl Quota {
         Tick::of_window(self.window_seconds)
     }
 
-    /// The window in ticks; also what one request adds to the level.
+    /// The window in ticks; of a token or leaky bucket also what one request adds to the level.
     pub fn window_ticks(&self) -> u64 {
         self.window_seconds * self.tick().per_second()
     }
 
-    /// The level above which nothing more is taken.
+    /// The level of a token or leaky bucket above which nothing more is taken.
     pub fn capacity(&self) -> u64 {
         self.burst * self.window_ticks()
     }
 
-    /// What a request of so many tokens adds to the level; none where it could never fit.
+    /// What a request of so many tokens costs in the algorithm's units: what it adds to the level of a token or leaky bucket, of
+    /// the others the tokens themselves. None where it could never pass.
     pub fn cost(&self, tokens: u64) -> Option<u64> {
-        (tokens <= self.burst).then(|| tokens * self.window_ticks())
+        let unit = match self.algorithm {
+            Algorithm::TokenBucket | Algorithm::LeakyBucket => self.window_ticks(),
+            Algorithm::FixedWindow | Algorithm::SlidingWindow | Algorithm::SlidingLog => 1,
+        };
+        (tokens <= self.most_at_once()).then(|| tokens * unit)
     }
 }

@@ -235,7 +235,7 @@ impl Rule {
         }
         let quota = match draft.limit {
             _ if !faults.is_empty() => None,
-            None | Some(0) => Quota::check_algorithm(draft.algorithm)
+            None | Some(0) => Quota::check_burst(draft.algorithm, draft.burst)
                 .map_err(|fault| faults.push(fault))
                 .ok()
                 .and(None),
@@ -383,18 +383,37 @@ mod tests {
     }
 
     #[test]
-    fn the_algorithms_that_do_not_count_yet_are_refused() {
-        for algorithm in [
-            "leaky_bucket",
-            "fixed_window",
-            "sliding_window",
-            "sliding_log",
-        ] {
-            for limit in [json!(1), json!(0), json!(null)] {
-                let body = json!({"resource": "/x", "limit": limit, "time_window": 60, "algorithm": algorithm});
-                assert_eq!(faults(body), ["algorithm"]);
+    fn each_algorithm_has_its_own_bounds() {
+        let told = |algorithm: &str, limit: Value, burst: Value, window: u64| {
+            faults(json!({
+                "resource": "/x", "algorithm": algorithm, "limit": limit, "burst": burst, "time_window": window,
+            }))
+        };
+        let null = Value::Null;
+        for windows in ["fixed_window", "sliding_window", "sliding_log"] {
+            assert!(told(windows, json!(10_000), null.clone(), 60).is_empty());
+            for limit in [json!(5), json!(0), null.clone()] {
+                assert_eq!(told(windows, limit, json!(5), 60), ["burst"]);
             }
         }
+        assert_eq!(
+            told("sliding_log", json!(10_001), null.clone(), 60),
+            ["limit"]
+        );
+        assert!(told("fixed_window", json!(1_000_000_000), null.clone(), 60).is_empty());
+        assert_eq!(
+            told("sliding_window", json!(1_000_000_000), null.clone(), 60),
+            ["limit"]
+        );
+        assert!(told("leaky_bucket", json!(1_000_000_000), null.clone(), 61).is_empty());
+        assert_eq!(
+            told("leaky_bucket", json!(1_000_000_000), json!(75_059_994), 60),
+            ["burst"]
+        );
+    }
+
+    #[test]
+    fn spreading_a_rule_is_refused() {
         let split =
             json!({"resource": "/x", "limit": 9, "time_window": 60, "per": "all", "split": 2});
         assert_eq!(faults(split), ["split"]);

@@ -1,4 +1,4 @@
-//! The token bucket: a level that drains evenly and takes as much as fits.
+//! The token bucket: a level that drains evenly and takes as much as fits. The leaky bucket is the same with less room.
 
 use std::time::Duration;
 
@@ -15,8 +15,8 @@ pub struct State {
 
 impl State {
     /// The state from which a bucket goes on whose clock was further ahead than a second: that clock was wrong. None where there
-    /// is nothing to mend. To be kept even where the call is denied, or its caller would wait until that time comes.
-    pub fn mended(self, quota: &Quota, now: u64) -> Option<Self> {
+    /// is nothing to mend.
+    pub(super) fn mended(self, quota: &Quota, now: u64) -> Option<Self> {
         let ahead = self.tick.checked_sub(now)?;
         (ahead > quota.tick().per_second()).then_some(Self {
             level: self.level,
@@ -36,11 +36,11 @@ pub struct Reading {
 
 impl Reading {
     /// A full bucket.
-    pub const FULL: Reading = Reading { level: 0, ahead: 0 };
+    pub(super) const FULL: Reading = Reading { level: 0, ahead: 0 };
 
     /// Reads a bucket at `now`, in the quota's ticks. A clock that steps back by up to a second does not move the bucket; one
     /// that was further ahead is disbelieved, and the bucket goes on from now.
-    pub fn at(state: Option<State>, quota: &Quota, now: u64) -> Self {
+    pub(super) fn at(state: Option<State>, quota: &Quota, now: u64) -> Self {
         let Some(state) = state else {
             return Self::FULL;
         };
@@ -50,7 +50,6 @@ impl Reading {
                 level: level.saturating_sub(elapsed.saturating_mul(quota.limit())),
                 ahead: 0,
             },
-
             None => Self {
                 level,
                 ahead: tick - now,
@@ -58,38 +57,30 @@ impl Reading {
         }
     }
 
-    /// Whether `cost` (of [`Quota::cost`]) fits.
-    pub fn fits(&self, quota: &Quota, cost: u64) -> bool {
+    pub(super) fn fits(&self, quota: &Quota, cost: u64) -> bool {
         self.level + cost <= quota.capacity()
     }
 
-    /// The bucket after `cost` was taken at `now`.
-    pub fn taken(&self, cost: u64, now: u64) -> (Self, State) {
-        let reading = Self {
-            level: self.level + cost,
-            ahead: self.ahead,
-        };
-        let state = State {
-            level: reading.level,
+    /// The state of the bucket that was read at `now`.
+    pub(super) fn state(&self, now: u64) -> State {
+        State {
+            level: self.level,
             tick: now + self.ahead,
-        };
-        (reading, state)
+        }
     }
 
-    /// Requests that would pass now, at most the limit.
-    pub fn remaining(&self, quota: &Quota) -> u64 {
+    pub(super) fn remaining(&self, quota: &Quota) -> u64 {
         // A limit that was lowered leaves more in the bucket than it now holds.
         let room = quota.capacity().saturating_sub(self.level);
         (room / quota.window_ticks()).min(quota.limit())
     }
 
-    /// How long until the bucket is full.
-    pub fn until_full(&self, quota: &Quota) -> Duration {
+    pub(super) fn until_full(&self, quota: &Quota) -> Duration {
         self.until_drained(quota, self.level)
     }
 
-    /// The least wait after which `cost` fits, nothing else being taken: `ceil((level + cost − capacity) / limit)` ticks.
-    pub fn wait(&self, quota: &Quota, cost: u64) -> Duration {
+    /// `ceil((level + cost − capacity) / limit)` ticks.
+    pub(super) fn wait(&self, quota: &Quota, cost: u64) -> Duration {
         self.until_drained(quota, (self.level + cost).saturating_sub(quota.capacity()))
     }
 
@@ -117,7 +108,11 @@ mod tests {
         // One each 2 s: after 2 s to the microsecond it passes, one microsecond earlier it does not.
         let quota = quota(1, 1, 2);
         let cost = quota.cost(1).unwrap();
-        let (taken, state) = Reading::FULL.taken(cost, 5_000_000);
+        let taken = Reading {
+            level: cost,
+            ..Reading::FULL
+        };
+        let state = taken.state(5_000_000);
         assert_eq!(taken.wait(&quota, cost), Duration::from_secs(2));
         let early = Reading::at(Some(state), &quota, 6_999_999);
         assert!(!early.fits(&quota, cost));

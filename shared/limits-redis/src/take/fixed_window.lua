@@ -1,0 +1,21 @@
+-- State: when the window began and what it has counted, as two doubles.
+-- Answer: { count, left }: how many ticks are left of the window.
+local start, count = now - now % size, 0
+if state then
+  local began, counted = unpacked('<dd', state)
+  if began - now > per_second then
+    count = counted
+    if may_write then
+      call('PSETEX', key, keep_for(start + size - now, per_second), pack('<dd', start, count))
+    end
+  elseif began >= start then
+    start, count = began, counted
+  end
+end
+ticks = start + size - now
+if count + cost <= limit then
+  answer = { count, ticks }
+  after = pack('<dd', start, count + cost)
+else
+  answer = { -1 - count, ticks }
+end
