@@ -2,9 +2,9 @@
 // Helpers beside the tests are test code too.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod algorithms;
 mod audit;
 mod authorizer;
-
 mod check;
 mod clients;
 mod containers;

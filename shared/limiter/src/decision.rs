@@ -111,7 +111,7 @@ pub struct Told {
     pub limit: Option<u64>,
     /// Requests that are left now, at most the limit; none where no bucket was asked.
     pub remaining: Option<u64>,
-    /// Time until the bucket is full; none where no bucket was asked.
+    /// Time until nothing is counted any more: the bucket is full, or the last window has ended; none where no bucket was asked.
     pub reset: Option<Duration>,
     /// Time to wait; none where the request passed, or where no wait will do.
     pub wait: Option<Duration>,

@@ -17,7 +17,7 @@ pub struct Headers {
     pub limit: String,
     /// `X-RateLimit-Remaining`: requests left now.
     pub remaining: String,
-    /// `X-RateLimit-Reset`: seconds until the bucket is full.
+    /// `X-RateLimit-Reset`: seconds until nothing is counted any more.
     pub reset: String,
     /// `Retry-After` and `X-RateLimit-RetryAfter`: seconds to wait.
     pub retry_after: String,
