@@ -4,6 +4,7 @@
 
 mod binaries;
 mod container;
+pub mod issuer;
 mod operator;
 mod region;
 mod runtime_api;

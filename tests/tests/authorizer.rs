@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use local::servers::{End, Redis};
 use serde_json::{Map, Value, json};
+use tests::issuer::{AUDIENCE, ISSUER, KeyServer, Publication, SigningKey, claims, key_set};
 use tests::{Container, Function, FunctionError, Operator};
 
 const KEY: &str = "a-key-of-eve";
@@ -362,12 +363,35 @@ async fn an_environment_that_is_wrong_is_told_whole_before_anything_starts() {
 #[tokio::test]
 async fn no_key_is_ever_written_to_the_log() {
     let operator = operator().await;
-    let verbose = [("RUST_LOG", "trace,lambda_runtime::layers=trace")];
+    let key = SigningKey::es256("c");
+    let server = KeyServer::start(Publication::Text(key_set(&[&key]))).await;
+    let verbose = [
+        ("RUST_LOG", "trace,lambda_runtime::layers=trace"),
+        ("IDENTITY", "api-key,jwt"),
+        ("JWT_JWKS_URL", server.address()),
+        ("JWT_ISSUER", ISSUER),
+        ("JWT_AUDIENCE", AUDIENCE),
+    ];
     let container = operator.container(Function::Authorizer, &verbose).await;
     container.invoke(&call(Some(KEY))).await.unwrap();
     let _ = container.invoke(&call(Some("no-such-key"))).await;
+    let (good, bad) = (key.token(&claims("eve")), "bad-token-of.a-stranger");
+    let odd = key.sign(&json!({ "alg": "none", "kid": [bad] }), &claims("eve"));
+    let ended = key.token(&json!({ "exp": 1, "iss": bad, "aud": bad, "sub": bad }));
+    let stranger = SigningKey::es256(bad).token(&claims(bad));
+    for token in [good.as_str(), bad, &odd, &ended, &stranger] {
+        let mut event = call(None);
+        event["headers"]["authorization"] = format!("Bearer {token}").into();
+        let answer = container.invoke(&event).await;
+        assert_eq!(answer.is_ok(), token == good, "{answer:?}");
+    }
+    container.logged("a token is refused").await;
     let logs = container.logs();
-    assert!(!logs.is_empty() && !logs.contains(KEY) && !logs.contains("no-such-key"));
+    assert!(!logs.is_empty());
+    let signature = good.rsplit('.').next().unwrap();
+    for secret in [KEY, "no-such-key", signature, bad, good.as_str()] {
+        assert!(!logs.contains(secret), "{secret}");
+    }
 }
 
 /// What may stand where an event has something else.

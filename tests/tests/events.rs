@@ -6,6 +6,7 @@ use std::path::Path;
 use limits_postgres::Database;
 use local::demo;
 use serde_json::{Value, json};
+use tests::issuer::{AUDIENCE, ISSUER, SigningKey, key_set};
 use tests::{Container, Function, Region};
 
 /// Every file of the folder, by its name without `.json`.
@@ -61,6 +62,18 @@ async fn every_event_is_answered_by_its_function() {
     let simple = invoke(&authorizer, &event("authorizer-http")).await;
     assert_eq!(simple["isAuthorized"], true);
     assert_eq!(simple["context"]["remaining"], "8");
+
+    let keys = key_set(&[&SigningKey::es256("example")]);
+    let by_token = [
+        ("IDENTITY", "jwt"),
+        ("JWT_JWKS", keys.as_str()),
+        ("JWT_ISSUER", ISSUER),
+        ("JWT_AUDIENCE", AUDIENCE),
+    ];
+    let authorizer = region.container_with(Function::Authorizer, &by_token).await;
+    // Nobody has signed its token.
+    let refused = authorizer.invoke(&event("authorizer-jwt")).await;
+    assert_eq!(refused.unwrap_err().error_message, "Unauthorized");
 
     let rules = region.container(Function::Rules).await;
     let (status, rule) = answer(&invoke(&rules, &event("rules-rest")).await);

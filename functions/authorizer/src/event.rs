@@ -11,6 +11,12 @@ use limits::Resource;
 /// The one header that may hold an API key, in any case.
 const API_KEY: &str = "x-api-key";
 
+/// The one that may hold a token.
+const AUTHORIZATION: &str = "authorization";
+
+/// The one in which proxies write where a call came from.
+const FORWARDED_FOR: &str = "x-forwarded-for";
+
 /// What the answer must look like.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Door {
@@ -30,6 +36,10 @@ pub struct Event {
     pub door: Door,
     /// The API key that it shows, right or wrong; empty where the header holds no text. None without the header.
     pub api_key: Option<String>,
+    /// The token that it shows, right or wrong. None without the header, or where that is of another scheme than `Bearer`.
+    pub bearer: Option<String>,
+    /// The lines of `X-Forwarded-For`, in their order.
+    pub forwarded_for: Vec<String>,
     /// Where the call comes from, as API Gateway saw it.
     pub address: Option<IpAddr>,
     method: String,
@@ -55,6 +65,8 @@ impl Event {
             Self {
                 door: Door::Simple,
                 api_key: api_key(&event),
+                bearer: bearer(&event),
+                forwarded_for: forwarded_for(&event),
                 address: address(http.text("sourceIp")),
                 method: owned(http.text("method")).unwrap_or_default(),
                 path: owned(event.text("rawPath").or_else(|| http.text("path")))
@@ -71,6 +83,8 @@ impl Event {
                     method_arn: owned(event.text("methodArn")).unwrap_or_default(),
                 },
                 api_key: api_key(&event),
+                bearer: bearer(&event),
+                forwarded_for: forwarded_for(&event),
                 address: address(context.object("identity").text("sourceIp")),
                 method: owned(method).unwrap_or_default(),
                 path: owned(event.text("path")).unwrap_or_default(),
@@ -95,19 +109,62 @@ impl Event {
 /// The API key of all spellings of the header. Different ones are joined, as HTTP joins the values of a header that comes
 /// twice: that is no key, so that nobody can hide one behind another.
 fn api_key(event: &Object<'_>) -> Option<String> {
+    let keys = values(event, API_KEY);
+    (!keys.is_empty()).then(|| keys.join(","))
+}
+
+/// The token of an `Authorization` whose scheme is `Bearer`, in any case. What stands beside it makes it no token, so that
+/// nobody can hide one behind another; without any it is an empty one.
+fn bearer(event: &Object<'_>) -> Option<String> {
+    let all = values(event, AUTHORIZATION);
+    let mut tokens = all.iter().filter_map(|value| {
+        let value = value.trim_ascii();
+        let (scheme, token) = value.split_once([' ', '\t']).unwrap_or((value, ""));
+        scheme.eq_ignore_ascii_case("bearer").then_some(token)
+    });
+    let token = tokens.next()?;
+    Some(if all.len() == 1 {
+        token.trim_ascii().to_owned()
+    } else {
+        String::new()
+    })
+}
+
+/// The different values of a header in all its spellings.
+fn values(event: &Object<'_>, name: &str) -> Vec<String> {
     let (single, multiple) = (event.object("headers"), event.object("multiValueHeaders"));
-    let single = single.in_any_case(API_KEY).map(|value| vec![value]);
+    let single = single.in_any_case(name).map(|value| vec![value]);
     let multiple = multiple
-        .in_any_case(API_KEY)
+        .in_any_case(name)
         .map(|value| items(value).unwrap_or_default());
-    let mut keys: Vec<String> = Vec::new();
+    let mut values: Vec<String> = Vec::new();
     for value in single.chain(multiple).flatten() {
-        let key = text(value).unwrap_or_default().into_owned();
-        if !keys.contains(&key) {
-            keys.push(key);
+        let value = text(value).unwrap_or_default().into_owned();
+        if !values.contains(&value) {
+            values.push(value);
         }
     }
-    (!keys.is_empty()).then(|| keys.join(","))
+    values
+}
+
+/// The lines of `X-Forwarded-For`. Of two spellings of the name nobody knows which line came first: they are no list.
+fn forwarded_for(event: &Object<'_>) -> Vec<String> {
+    let (single, multiple) = (event.object("headers"), event.object("multiValueHeaders"));
+    let mut members = multiple.in_any_case(FORWARDED_FOR);
+    let lines = match members.next() {
+        Some(lines) => items(lines).unwrap_or_default(),
+        None => {
+            members = single.in_any_case(FORWARDED_FOR);
+            members.next().into_iter().collect()
+        }
+    };
+    if members.next().is_some() {
+        return Vec::new();
+    }
+    let lines = lines.into_iter();
+    lines
+        .map(|line| text(line).unwrap_or_default().into_owned())
+        .collect()
 }
 
 fn address(text: Option<Cow<'_, str>>) -> Option<IpAddr> {

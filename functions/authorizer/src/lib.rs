@@ -5,15 +5,24 @@
 
 pub mod answer;
 pub mod event;
+pub mod failures;
 pub mod identity;
+pub mod proxies;
+pub mod tokens;
 
 use lambda_runtime::Diagnostic;
-use limiter::{Config, Limiter, Refusal, Request, Verdict};
+use limiter::{Config, Limiter, Refusal, Request, Verdict, Who};
 use limits::{counters::Operation, settings::Settings};
 
 pub use answer::Answer;
 pub use event::{Door, Event};
+pub use failures::Failures;
 pub use identity::Identities;
+pub use proxies::TrustedProxies;
+pub use tokens::Tokens;
+
+use identity::{Identity, Shown};
+use tokens::{Bearer, Unverified};
 
 /// What API Gateway is told by a failure: each has one gateway response in the template.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -36,10 +45,16 @@ impl From<Failure> for Diagnostic {
 }
 
 /// What the environment tells the authorizer beyond what it tells the limiter.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub struct Options {
     /// `IDENTITY`: by what a caller is known.
     pub identities: Identities,
+    /// `JWT_…`: whose tokens are believed; none where `identities` have no `jwt`.
+    pub tokens: Option<Tokens>,
+    /// `TRUSTED_PROXIES`: behind whom `X-Forwarded-For` is read.
+    pub proxies: TrustedProxies,
+    /// `ANONYMOUS_LIMIT`: how often an address may fail to identify itself.
+    pub failures: Failures,
     /// `BASE_PATH`: left out in front of a path, if it is there.
     pub base_path: String,
 }
@@ -48,9 +63,24 @@ impl Options {
     /// Reads the variables that are documented at the fields. None where a fault was noted in `settings`.
     pub fn read(settings: &mut Settings<'_>) -> Option<Self> {
         let identities = settings.or("IDENTITY", Identities::default(), Identities::parse);
+        let by_token = identities
+            .as_ref()
+            .is_some_and(|all| all.have(Identity::Jwt));
+        let tokens = if by_token {
+            Tokens::read(settings).map(Some)
+        } else {
+            Tokens::warn_unused(settings);
+            Some(None)
+        };
+        let none = TrustedProxies::default();
+        let proxies = settings.or("TRUSTED_PROXIES", none, TrustedProxies::parse);
+        let anonymous = limiter::config::limit(settings, "ANONYMOUS_LIMIT", 60, 60);
         let base_path = settings.or("BASE_PATH", String::new(), |text| Ok(text.to_owned()));
         Some(Self {
             identities: identities?,
+            tokens: tokens?,
+            proxies: proxies?,
+            failures: Failures::new(anonymous?),
             base_path: base_path?,
         })
     }
@@ -76,9 +106,14 @@ impl Authorizer {
         Some(Self::new(Limiter::new(config?, store?), options?))
     }
 
-    /// Loads the rules ahead of the first call. Never fatal.
+    /// Loads the rules, and an issuer's keys, ahead of the first call. Never fatal.
     pub async fn load(&self) {
-        self.limiter.load().await;
+        match &self.options.tokens {
+            Some(tokens) => {
+                tokio::join!(self.limiter.load(), tokens.load());
+            }
+            None => self.limiter.load().await,
+        }
     }
 
     /// Answers one event of API Gateway, as JSON.
@@ -87,14 +122,7 @@ impl Authorizer {
     /// Only where an error is what API Gateway must be told. That a call is throttled is an answer.
     pub async fn answer(&self, event: &str) -> Result<Answer, Failure> {
         let event = Event::read(event);
-        let request = Request {
-            who: self.options.identities.of(&event),
-            address: event.address,
-            resource: event.resource(&self.options.base_path),
-            tokens: 1,
-            operation: Operation::Take,
-        };
-        match self.limiter.decide(&request).await {
+        match self.decide(&event).await {
             Verdict::Decided(decision) => Ok(Answer::of(&decision, &event.door)),
             Verdict::StoreOut => Err(Failure::StoreUnavailable),
             Verdict::Refused(Refusal::Unknown | Refusal::Terminated | Refusal::MayNotAsk) => {
@@ -103,6 +131,61 @@ impl Authorizer {
                     Door::Simple => Ok(Answer::unknown()),
                 }
             }
+        }
+    }
+
+    async fn decide(&self, event: &Event) -> Verdict {
+        let options = &self.options;
+        let address = options.proxies.caller(event.address, &event.forwarded_for);
+        let shown = options.identities.shown(event, address);
+        let bearer;
+        let who = match shown {
+            Shown::Key(key) => {
+                if options.failures.exhausted(address) && !self.limiter.knows(key) {
+                    return Verdict::Refused(Refusal::Unknown);
+                }
+                Who::Key(key)
+            }
+            Shown::Token(token) => match self.verify(token).await {
+                Ok(known) => {
+                    bearer = known;
+                    Who::Verified {
+                        id: &bearer.client,
+                        tier: bearer.tier,
+                    }
+                }
+                Err(Unverified::Wrong) => {
+                    options.failures.note(address);
+                    return Verdict::Refused(Refusal::Unknown);
+                }
+                // Not called wrong: it may be good.
+                Err(Unverified::NoKeys) => return Verdict::StoreOut,
+            },
+            Shown::Address => Who::Address,
+            Shown::Nothing => Who::Nobody,
+        };
+        let request = Request {
+            who,
+            address,
+            resource: event.resource(&options.base_path),
+            tokens: 1,
+            operation: Operation::Take,
+        };
+        let verdict = self.limiter.decide(&request).await;
+        // To show nothing costs nobody anything.
+        if matches!(
+            (&verdict, shown),
+            (Verdict::Refused(Refusal::Unknown), Shown::Key(_))
+        ) {
+            options.failures.note(address);
+        }
+        verdict
+    }
+
+    async fn verify(&self, token: &str) -> Result<Bearer, Unverified> {
+        match &self.options.tokens {
+            Some(tokens) => tokens.verify(token).await,
+            None => Err(Unverified::Wrong),
         }
     }
 }

@@ -20,12 +20,7 @@ pub struct Config {
 impl Config {
     /// Reads the variables that are documented at the fields. None where a fault was noted in `settings`.
     pub fn read(settings: &mut Settings<'_>) -> Option<Self> {
-        let default_limit = settings.or("DEFAULT_LIMIT", default_limit(100, 60), |text| {
-            parse_limit(text).ok_or_else(|| {
-                "must be like 100/60s (requests in seconds, as a rule may have them) or unlimited"
-                    .to_owned()
-            })
-        });
+        let default_limit = limit(settings, "DEFAULT_LIMIT", 100, 60);
         let redis_ms = settings.integer("REDIS_TIMEOUT_MS", 50, 1, 10_000);
         let load_ms = settings.integer("RULES_LOAD_TIMEOUT_MS", 2000, 1, 60_000);
         Some(Self {
@@ -36,7 +31,22 @@ impl Config {
     }
 }
 
-fn default_limit(limit: u64, seconds: u64) -> Option<Quota> {
+/// Reads a variable like `100/60s`, requests in seconds, or `unlimited`, which is none. Outside, none where a fault was noted.
+pub fn limit(
+    settings: &mut Settings<'_>,
+    name: &str,
+    default: u64,
+    seconds: u64,
+) -> Option<Option<Quota>> {
+    settings.or(name, token_bucket(default, seconds), |text| {
+        parse_limit(text).ok_or_else(|| {
+            "must be like 100/60s (requests in seconds, as a rule may have them) or unlimited"
+                .to_owned()
+        })
+    })
+}
+
+fn token_bucket(limit: u64, seconds: u64) -> Option<Quota> {
     Quota::new(Algorithm::TokenBucket, limit, None, seconds).ok()
 }
 
@@ -50,7 +60,7 @@ fn parse_limit(text: &str) -> Option<Option<Quota>> {
     if !(1..=LONGEST_WINDOW).contains(&seconds) {
         return None;
     }
-    default_limit(limit, seconds).map(Some)
+    token_bucket(limit, seconds).map(Some)
 }
 
 #[cfg(test)]

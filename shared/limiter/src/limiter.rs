@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use limits::counters::Operation;
 use limits::lane::LANES;
 use limits::registry::{ClientStatus, MayAsk, Name, key_hash};
-use limits::rule::OnFailure;
+use limits::rule::{OnFailure, Tier};
 use limits::rule_set::Caller;
 use limits::{Client, Lane, Resource};
 use limits_redis::{Call, Lookup, Reply, Store, StoreError};
@@ -45,6 +45,13 @@ pub struct Request<'a> {
 pub enum Who<'a> {
     /// By an API key.
     Key(&'a str),
+    /// By something that was verified without Redis, such as a token.
+    Verified {
+        /// The client's id, registered or not.
+        id: &'a str,
+        /// Its tier, where the registry knows of none.
+        tier: Option<Tier>,
+    },
     /// By its address alone.
     Address,
     /// By nothing that counts.
@@ -128,6 +135,13 @@ impl Limiter {
             .await
     }
 
+    /// Whether this container knows, without a look-up, that an API key is good.
+    pub fn knows(&self, api_key: &str) -> bool {
+        let name = Remembered::from(&Name::Key(key_hash(api_key)));
+        let known = self.registry.get(&name).flatten();
+        known.is_some_and(|client| client.status == ClientStatus::Active && !has_ended(&client))
+    }
+
     /// Decides a request: who is it, which rules apply, is there room; once more where the container was behind.
     pub async fn decide(&self, request: &Request<'_>) -> Verdict {
         let view = match self.views.current() {
@@ -196,14 +210,18 @@ impl Limiter {
         deadline: Instant,
         stale: bool,
     ) -> Result<Verdict, Failure> {
-        let who = self.identify(request, view, deadline, stale).await;
-        let client = match who {
-            Ok(client) => client,
+        let identified = self.identify(request, view, deadline, stale).await;
+        let (client, registry_out) = match (identified, request.who) {
+            (Ok(client), _) => (client, false),
+            // Known all the same. That the client is terminated is not seen.
+            (Err(Failure::StoreOut), Who::Verified { id, tier }) => {
+                (Some(Arc::new(unregistered(id, tier))), true)
+            }
             // A refusal must be as fresh as any answer: what is remembered may have been lifted.
-            Err(Failure::Refused(refusal)) if !stale => {
+            (Err(Failure::Refused(refusal)), _) if !stale => {
                 return self.confirm_refusal(request, view, deadline, refusal).await;
             }
-            Err(failure) => return Err(failure),
+            (Err(failure), _) => return Err(failure),
         };
         let owners = Owners {
             client: client.as_deref(),
@@ -240,6 +258,13 @@ impl Limiter {
         };
         let degraded = stale || plan.unread.is_some();
         let own = owners.lane();
+        if registry_out {
+            // Which buckets are the caller's, only the registry knows: this is not counted, as if nothing had answered.
+            if must_count(plan.on_failure) {
+                return Err(Failure::StoreOut);
+            }
+            return decided(plan.unasked(client, true));
+        }
         if plan.buckets.is_empty() && !stale && self.looked(own, view.stamp) {
             return decided(plan.unasked(client, degraded));
         }
@@ -286,6 +311,17 @@ impl Limiter {
                 let client = self.look_up(name, view, deadline, fresh).await?;
                 client.ok_or(Failure::Refused(Refusal::Unknown))?
             }
+            Who::Verified { id, tier } => {
+                let name = Name::Client(id.to_owned());
+                match self.look_up(name, view, deadline, fresh).await? {
+                    Some(client) if client.registered => client,
+                    Some(client) => Arc::new(Client {
+                        tier,
+                        ..Client::clone(&client)
+                    }),
+                    None => Arc::new(unregistered(id, tier)),
+                }
+            }
             Who::Client { id, asker } => {
                 self.may_ask(asker, id, view, deadline, fresh).await?;
                 let name = Name::Client(id.to_owned());
@@ -293,7 +329,7 @@ impl Limiter {
                 client.unwrap_or_else(|| Arc::new(Client::unregistered(id)))
             }
         };
-        if client.expires_at.is_some_and(|end| end <= unix_seconds()) {
+        if has_ended(&client) {
             return Err(Failure::Refused(Refusal::Unknown));
         }
         if client.status == ClientStatus::Terminated {
@@ -365,7 +401,9 @@ impl Limiter {
         let refused = Ok(Verdict::Refused(refusal));
         let name = match (request.who, refusal) {
             (Who::Key(key), Refusal::Terminated) => Name::Key(key_hash(key)),
-            (Who::Client { id, .. }, Refusal::Terminated) => Name::Client(id.to_owned()),
+            (Who::Verified { id, .. } | Who::Client { id, .. }, Refusal::Terminated) => {
+                Name::Client(id.to_owned())
+            }
             (
                 Who::Client {
                     asker: Asker::Principal(principal),
@@ -415,6 +453,19 @@ impl Limiter {
         let mut looks = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
         looks[usize::from(lane.0)] = Some(Look { stamp, at, wall });
     }
+}
+
+/// A client of whom the registry knows nothing, with the tier that was verified.
+fn unregistered(id: &str, tier: Option<Tier>) -> Client {
+    Client {
+        tier,
+        ..Client::unregistered(id)
+    }
+}
+
+/// Whether the key that stands for a client is one of the past.
+fn has_ended(client: &Client) -> bool {
+    client.expires_at.is_some_and(|end| end <= unix_seconds())
 }
 
 fn unix_seconds() -> i64 {
