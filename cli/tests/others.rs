@@ -1,0 +1,149 @@
+//! What others write between the comparison and the write.
+
+use serde_json::json;
+
+use crate::support::{Folder, Local, StandIn, ask, forward, weir};
+
+const FILE: &str = "rules:\n  - resource: /x\n    limit: 1\n    time_window: 60\n";
+
+fn other_rule(limit: u64) -> serde_json::Value {
+    json!({ "resource": "/other", "limit": limit, "time_window": 60 })
+}
+
+#[test]
+fn a_rule_that_another_wrote_meanwhile_stops_the_write() {
+    let (local, folder) = (Local::start(), Folder::new());
+    let file = folder.file("rules.yaml", FILE);
+    let asking = weir(&local.url, &["rules", "apply", "-f", &file]).until_asked();
+    local.ask("POST", "/ratelimit/rules", Some(&other_rule(1)));
+    let revision = local.revision();
+    let told = asking.answer("yes").error();
+    assert!(
+        told.contains("somebody else has changed rules") && told.contains("--force"),
+        "{told}"
+    );
+    assert_eq!(local.revision(), revision);
+
+    let asking = weir(&local.url, &["rules", "apply", "--force", "-f", &file]).until_asked();
+    local.ask(
+        "POST",
+        "/ratelimit/rules",
+        Some(&json!({ "resource": "/third", "limit": 1, "time_window": 60 })),
+    );
+    let forced = asking.answer("yes").well(0).out;
+    assert!(forced.contains("Applied: 1 created"), "{forced}");
+}
+
+#[test]
+fn a_client_that_another_registered_meanwhile_does_not() {
+    let (local, folder) = (Local::start(), Folder::new());
+    let file = folder.file("rules.yaml", FILE);
+    let asking = weir(&local.url, &["rules", "apply", "-f", &file]).until_asked();
+    local.ask("POST", "/clients", Some(&json!({ "client_id": "new" })));
+    asking.answer("yes").well(0);
+    assert_eq!(local.rules().len(), 1);
+}
+
+#[test]
+fn what_another_wrote_in_the_very_moment_is_noticed_after() {
+    let (local, folder) = (Local::start(), Folder::new());
+    let file = folder.file("rules.yaml", FILE);
+    let url = local.url.clone();
+    let between = StandIn::start(move |asked| {
+        if asked.target.ends_with(":batch") {
+            ask(&url, "POST", "/ratelimit/rules", Some(&other_rule(1)));
+        }
+        forward(&url, asked)
+    });
+    let ran = weir(&between.url, &["rules", "apply", "--yes", "-f", &file]).run();
+    assert!(ran.out.contains("Applied: 1 created"), "{ran:?}");
+    assert!(
+        ran.error()
+            .contains("somebody else wrote in the same moment")
+    );
+    assert_eq!(local.rules().len(), 2);
+}
+
+#[test]
+fn a_rule_that_another_made_in_the_same_place_is_not_overwritten() {
+    let (local, folder) = (Local::start(), Folder::new());
+    let file = folder.file("rules.yaml", FILE);
+    let url = local.url.clone();
+    let between = StandIn::start(move |asked| {
+        if asked.target.ends_with(":batch") {
+            let rival = json!({ "resource": "/x", "limit": 7, "time_window": 60 });
+            ask(&url, "POST", "/ratelimit/rules", Some(&rival));
+        }
+        forward(&url, asked)
+    });
+    let told = weir(&between.url, &["rules", "apply", "--yes", "-f", &file])
+        .run()
+        .error();
+    assert!(
+        told.starts_with(&format!("{file}:2:5: rule ")) && told.contains("has this place"),
+        "{told}"
+    );
+    assert!(told.contains("409 Conflict"), "{told}");
+    assert_eq!(local.rules()[0]["limit"], 7);
+}
+
+#[test]
+fn several_writes_stop_where_another_comes_between_and_say_what_was_done() {
+    let (local, folder) = (Local::start(), Folder::new());
+    let mut text = "rules:\n".to_owned();
+    for number in 0..1_001 {
+        text.push_str(&format!(
+            "  - {{resource: /many/{number}, limit: 1, time_window: 60}}\n"
+        ));
+    }
+    let file = folder.file("rules.yaml", &text);
+    let url = local.url.clone();
+    let between = StandIn::start(move |asked| {
+        let answer = forward(&url, asked);
+        if asked.target.ends_with(":batch") {
+            ask(&url, "POST", "/ratelimit/rules", Some(&other_rule(1)));
+        }
+        answer
+    });
+    let told = weir(&between.url, &["rules", "apply", "--yes", "-f", &file])
+        .run()
+        .error();
+    assert!(told.contains("somebody else has changed rules"), "{told}");
+    assert!(
+        told.contains("1 of 2 writes were applied before: apply again"),
+        "{told}"
+    );
+    local
+        .weir(&["rules", "apply", "--yes", "-f", &file])
+        .well(0);
+    local.weir(&["rules", "plan", "-f", &file]).well(0);
+}
+
+#[test]
+fn where_the_revision_cannot_be_told_only_force_writes() {
+    let (local, folder) = (Local::start(), Folder::new());
+    let file = folder.file("rules.yaml", FILE);
+    let url = local.url.clone();
+    let between = StandIn::start(move |asked| {
+        if asked.target.ends_with("/revision") {
+            let out = r#"{"type":"about:blank","title":"Service Unavailable","status":503,"detail":"Redis is out"}"#;
+            return crate::support::response(503, "application/problem+json", out);
+        }
+        forward(&url, asked)
+    });
+    let plan = weir(&between.url, &["rules", "plan", "-f", &file]).run();
+    assert_eq!(plan.code, 2, "{plan:?}");
+    assert!(plan.err.contains("cannot tell its revision"), "{plan:?}");
+    let told = weir(&between.url, &["rules", "apply", "--yes", "-f", &file])
+        .run()
+        .error();
+    assert!(told.contains("--force"), "{told}");
+    assert!(local.rules().is_empty());
+    weir(
+        &between.url,
+        &["rules", "apply", "--yes", "--force", "-f", &file],
+    )
+    .run()
+    .well(0);
+    assert_eq!(local.rules().len(), 1);
+}
