@@ -1,5 +1,7 @@
 //! An issuer of tokens: its keys, what it signs, and where it publishes the keys.
 
+use std::fmt::Debug;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -8,6 +10,7 @@ use axum::body::Body;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use axum::serve::Listener;
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use ring::rand::SystemRandom;
@@ -16,9 +19,14 @@ use ring::signature::{
     RsaKeyPair, RsaPublicKeyComponents,
 };
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::{self, ServerConfig};
+use tokio_rustls::server::TlsStream;
 
 /// Who signs, unless a story says otherwise.
 pub const ISSUER: &str = "https://issuer.example/";
@@ -28,6 +36,11 @@ pub const AUDIENCE: &str = "https://api.example/";
 
 /// Of a key that only tests know: ring makes none for RSA.
 const RSA: &str = include_str!("issuer/rsa-2048.pem");
+
+/// For 127.0.0.1, by itself, as PEM.
+pub const CERTIFICATE: &str = include_str!("issuer/tls-certificate.pem");
+
+const CERTIFICATE_KEY: &str = include_str!("issuer/tls-key.pem");
 
 /// A key of an issuer, with an id.
 pub struct SigningKey {
@@ -182,6 +195,34 @@ impl KeyServer {
     pub async fn start(publication: Publication) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("http://{}/keys", listener.local_addr().unwrap());
+        Self::serve(listener, address, publication)
+    }
+
+    /// Publishes over TLS, with [`CERTIFICATE`].
+    pub async fn start_tls(publication: Publication) -> Self {
+        let certificate = CertificateDer::from_pem_slice(CERTIFICATE.as_bytes()).unwrap();
+        let key = PrivateKeyDer::from_pem_slice(CERTIFICATE_KEY.as_bytes()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate], key)
+            .unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("https://{}/keys", listener.local_addr().unwrap());
+        let tls = Tls {
+            listener,
+            acceptor: TlsAcceptor::from(Arc::new(config)),
+        };
+        Self::serve(tls, address, publication)
+    }
+
+    fn serve<L: Listener<Addr: Debug>>(
+        listener: L,
+        address: String,
+        publication: Publication,
+    ) -> Self {
         let state = Arc::new(Mutex::new((publication, 0)));
         let shared = Arc::clone(&state);
         let answer = move || answer(Arc::clone(&shared));
@@ -215,6 +256,30 @@ impl KeyServer {
 impl Drop for KeyServer {
     fn drop(&mut self) {
         self.server.abort();
+    }
+}
+
+struct Tls {
+    listener: TcpListener,
+    acceptor: TlsAcceptor,
+}
+
+impl Listener for Tls {
+    type Io = TlsStream<TcpStream>;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
+        loop {
+            let (stream, caller) = self.listener.accept().await.unwrap();
+            // Who does not trust the certificate is gone.
+            if let Ok(stream) = self.acceptor.accept(stream).await {
+                return (stream, caller);
+            }
+        }
+    }
+
+    fn local_addr(&self) -> std::io::Result<Self::Addr> {
+        self.listener.local_addr()
     }
 }
 

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use local::servers::{End, Redis};
+use local::servers::{End, Redis, temporary_folder};
 use serde_json::{Value, json};
 use tests::issuer::{
-    AUDIENCE, ISSUER, KeyServer, Publication, SigningKey, claims, encode, from_now, key_set,
+    AUDIENCE, CERTIFICATE, ISSUER, KeyServer, Publication, SigningKey, claims, encode, from_now,
+    key_set,
 };
 use tests::{Container, Function, FunctionError, Operator};
 
@@ -73,12 +74,17 @@ async fn believer(operator: &Operator, keys: &str, more: &[(&str, &str)]) -> Con
 
 /// The same of what a server publishes.
 async fn reader(operator: &Operator, server: &KeyServer) -> Container {
-    let variables = [
+    reader_with(operator, server, &[]).await
+}
+
+async fn reader_with(operator: &Operator, server: &KeyServer, more: &[(&str, &str)]) -> Container {
+    let mut variables = vec![
         ("IDENTITY", "jwt"),
         ("JWT_JWKS_URL", server.address()),
         ("JWT_ISSUER", ISSUER),
         ("JWT_AUDIENCE", AUDIENCE),
     ];
+    variables.extend(more);
     operator.container(Function::Authorizer, &variables).await
 }
 
@@ -508,6 +514,29 @@ async fn a_new_key_is_looked_for_when_a_token_names_it_and_once_a_minute_at_most
     }
     refused(&container, &bearing("a.b.c"), "no token").await;
     assert_eq!(server.asked(), 2);
+}
+
+#[tokio::test]
+async fn keys_come_over_tls_from_one_whose_certificate_is_trusted() {
+    let operator = Operator::new().await;
+    let key = SigningKey::es256("c");
+    let published = Publication::Text(key_set(&[&key]));
+    let server = KeyServer::start_tls(published).await;
+    let folder = temporary_folder("certificates").unwrap();
+    let file = folder.join("issuer.pem");
+    std::fs::write(&file, CERTIFICATE).unwrap();
+    let event = bearing(&key.token(&claims("eve")));
+
+    let trusting = [("SSL_CERT_FILE", file.to_str().unwrap())];
+    let container = reader_with(&operator, &server, &trusting).await;
+    passes(&container, &event, "trusted").await;
+    assert_eq!(server.asked(), 1);
+
+    let container = reader(&operator, &server).await;
+    let answer = container.invoke(&event).await;
+    assert_eq!(answer, Err(told("StoreUnavailable")));
+    assert_eq!(server.asked(), 1);
+    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[tokio::test]

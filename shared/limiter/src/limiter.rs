@@ -258,14 +258,7 @@ impl Limiter {
         };
         let degraded = stale || plan.unread.is_some();
         let own = owners.lane();
-        if registry_out {
-            // Which buckets are the caller's, only the registry knows: this is not counted, as if nothing had answered.
-            if must_count(plan.on_failure) {
-                return Err(Failure::StoreOut);
-            }
-            return decided(plan.unasked(client, true));
-        }
-        if plan.buckets.is_empty() && !stale && self.looked(own, view.stamp) {
+        if plan.buckets.is_empty() && !stale && !registry_out && self.looked(own, view.stamp) {
             return decided(plan.unasked(client, degraded));
         }
         let lanes = plan.lanes(own);
@@ -276,16 +269,24 @@ impl Limiter {
             buckets: &plan.buckets,
         };
         let asked = (Instant::now(), SystemTime::now());
-        match self.store.ask(&call, deadline).await {
-            Ok(Reply::Answers(answers)) => {
+        // Which buckets are the caller's, only the registry knows: without it, none is asked.
+        let reply = if registry_out {
+            None
+        } else {
+            let reply = self.store.ask(&call, deadline).await;
+            reply
+                .inspect_err(|error| tracing::warn!(%error, "no answer from the store"))
+                .ok()
+        };
+        match reply {
+            Some(Reply::Answers(answers)) => {
                 if plan.buckets.is_empty() && !stale {
                     self.remember_look(own, view.stamp, asked);
                 }
                 decided(plan.answered(client, &answers, degraded))
             }
-            Ok(Reply::Behind(_)) => Err(Failure::Behind),
-            Err(error) => {
-                tracing::warn!(%error, "no answer from the store");
+            Some(Reply::Behind(_)) => Err(Failure::Behind),
+            None => {
                 if must_count(plan.on_failure) {
                     return Err(Failure::StoreOut);
                 }

@@ -104,3 +104,111 @@ fn of_length(key: DecodingKey, bytes: usize) -> Option<DecodingKey> {
     let length = key.try_get_as_bytes().ok()?.len();
     (length == bytes).then_some(key)
 }
+
+#[cfg(test)]
+mod tests {
+    use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+    use serde_json::json;
+
+    use super::*;
+
+    fn bytes(length: usize) -> String {
+        URL_SAFE_NO_PAD.encode(vec![0xA5; length])
+    }
+
+    fn rsa(length: usize) -> Value {
+        json!({ "kty": "RSA", "kid": "a", "n": bytes(length), "e": "AQAB" })
+    }
+
+    fn curve() -> Value {
+        json!({ "kty": "EC", "crv": "P-256", "kid": "a", "x": bytes(32), "y": bytes(32) })
+    }
+
+    fn edwards() -> Value {
+        json!({ "kty": "OKP", "crv": "Ed25519", "kid": "a", "x": bytes(32) })
+    }
+
+    fn set(keys: &[Value]) -> Option<KeySet> {
+        KeySet::parse(json!({ "keys": keys }).to_string().as_bytes())
+    }
+
+    #[test]
+    fn each_key_is_for_one_algorithm() {
+        for (key, algorithm) in [
+            (rsa(256), Algorithm::RS256),
+            (rsa(1024), Algorithm::RS256),
+            (curve(), Algorithm::ES256),
+            (edwards(), Algorithm::EdDSA),
+        ] {
+            let mut said = key.clone();
+            said["alg"] = json!(algorithm);
+            said["use"] = "sig".into();
+            said["key_ops"] = json!(["verify"]);
+            for key in [key, said] {
+                let set = set(&[key]).unwrap();
+                for other in [
+                    Algorithm::RS256,
+                    Algorithm::ES256,
+                    Algorithm::EdDSA,
+                    Algorithm::HS256,
+                ] {
+                    let found = set.find(Some("a"), other).is_some();
+                    assert_eq!(found, other == algorithm);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_key_for_signatures_is_left_out() {
+        let with = |mut key: Value, name: &str, value: Value| {
+            key[name] = value;
+            key
+        };
+        for key in [
+            rsa(128),
+            rsa(255),
+            rsa(1025),
+            with(rsa(256), "alg", "PS256".into()),
+            with(rsa(256), "alg", "RS512".into()),
+            with(rsa(256), "alg", "RSA-OAEP".into()),
+            with(rsa(256), "alg", "none".into()),
+            with(rsa(256), "use", "enc".into()),
+            with(rsa(256), "key_ops", json!(["encrypt"])),
+            with(rsa(256), "n", "not base64!".into()),
+            with(rsa(256), "e", "".into()),
+            with(curve(), "crv", "P-384".into()),
+            with(curve(), "x", bytes(31).into()),
+            with(curve(), "alg", "RS256".into()),
+            with(edwards(), "x", bytes(33).into()),
+            with(edwards(), "crv", "Ed448".into()),
+            json!({ "kty": "oct", "kid": "a", "k": bytes(32) }),
+            json!({ "kty": "RSA", "kid": "a" }),
+            json!(null),
+        ] {
+            assert!(set(std::slice::from_ref(&key)).is_none(), "{key}");
+            // And does not take the others with it.
+            let both = set(&[key, edwards()]).unwrap();
+            assert!(both.find(Some("a"), Algorithm::EdDSA).is_some());
+        }
+        for no_set in ["", "[]", "{}", "{\"keys\":{}}", "{\"keys\":[]}"] {
+            assert!(KeySet::parse(no_set.as_bytes()).is_none(), "{no_set}");
+        }
+    }
+
+    #[test]
+    fn a_modulus_with_zeros_in_front_is_the_same_one() {
+        let padded = [vec![0; 2], vec![0xA5; 256]].concat();
+        let mut key = rsa(256);
+        key["n"] = URL_SAFE_NO_PAD.encode(padded).into();
+        let (set, plain) = (set(&[key]).unwrap(), set(&[rsa(256)]).unwrap());
+        let modulus = |set: &KeySet| {
+            let key = set.find(Some("a"), Algorithm::RS256).unwrap();
+            let jsonwebtoken::DecodingKeyKind::RsaModulusExponent { n, .. } = key.kind() else {
+                panic!("an RSA key of another kind");
+            };
+            n.clone()
+        };
+        assert_eq!(modulus(&set), modulus(&plain));
+    }
+}
