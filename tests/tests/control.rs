@@ -17,7 +17,8 @@ pub(crate) struct Control {
     /// Which store, for messages of tests that run over both.
     pub(crate) store: &'static str,
     pub(crate) database: Database,
-    pub(crate) router: Router,
+    rules: Router,
+    clients: Router,
     pub(crate) announced: Arc<Mutex<Vec<u64>>>,
     /// Whether announcing fails.
     pub(crate) deaf: Arc<AtomicBool>,
@@ -70,19 +71,27 @@ impl Control {
             announcer,
             published: None,
         };
-        let clients = admin::clients(state.clone()).reset_fallback();
-        let router = admin::rules(state).merge(clients);
+        let clients = admin::clients(state.clone());
+        let rules = admin::rules(state);
         Self {
             store,
             database,
-            router,
+            rules,
+            clients,
             announced,
             deaf,
         }
     }
 
     pub(crate) async fn request(&self, request: Request<Body>) -> Answer {
-        let response = self.router.clone().oneshot(request).await.unwrap();
+        // As the gateway routes them.
+        let path = request.uri().path();
+        let router = if path == "/clients" || path.starts_with("/clients/") {
+            &self.clients
+        } else {
+            &self.rules
+        };
+        let response = router.clone().oneshot(request).await.unwrap();
         let (parts, body) = response.into_parts();
         let bytes = to_bytes(body, usize::MAX).await.unwrap();
         Answer {

@@ -15,6 +15,7 @@ mod edges;
 mod events;
 mod hostile;
 mod identity;
+mod openapi;
 mod pairs;
 mod publishing;
 mod revisions;

@@ -9,67 +9,69 @@ mod answer;
 mod body;
 mod clients;
 mod cursor;
+mod describe;
 mod failure;
+mod health;
 pub mod migrate;
+pub mod openapi;
 mod query;
 mod rules;
 mod state;
 
 use axum::Router;
-use axum::routing::{get, post};
-use http_events::with_fallbacks;
+use http_events::Routes;
 
 pub use announcement::{Announcer, Listener};
 pub use state::State;
 
-/// Everything about rules, and what runs the system.
+/// Everything about rules, and what runs the system. At `/openapi.json` it tells of the whole control API.
 pub fn rules(state: State) -> Router {
-    let router = Router::new()
-        .route(
-            "/ratelimit/rules",
-            get(rules::list::handle).post(rules::create::handle),
-        )
-        .route("/ratelimit/rules:batch", post(rules::batch::handle))
-        .route(
-            // The rest of the path, slashes and all: a resource that was decoded on the way has its own.
-            "/ratelimit/rules/{*name}",
-            get(rules::show::handle)
-                .put(rules::replace::handle)
-                .delete(rules::delete::handle),
-        )
-        .route(
-            "/rule",
-            get(rules::pair::show)
-                .post(rules::pair::create)
-                .put(rules::pair::replace)
-                .delete(rules::pair::delete),
-        )
-        .route("/ratelimit/refresh", post(rules::refresh::handle))
-        .route("/ratelimit/revision", get(rules::revision::handle))
-        .route("/ratelimit/audit", get(rules::audit::handle));
-    with_fallbacks(router).with_state(state)
+    rule_routes().into_router().with_state(state)
 }
 
 /// Everything about clients and their keys.
 pub fn clients(state: State) -> Router {
-    let router = Router::new()
-        .route(
-            "/clients",
-            get(clients::list::handle).post(clients::create::handle),
-        )
-        .route(
-            "/clients/{id}",
-            get(clients::show::handle)
-                .put(clients::replace::handle)
-                .delete(clients::delete::handle),
-        )
-        .route(
-            "/clients/{id}/keys",
-            get(clients::list_keys::handle).post(clients::create_key::handle),
-        )
-        .route(
+    client_routes().into_router().with_state(state)
+}
+
+fn rule_routes() -> Routes<State> {
+    use rules::{audit, batch, create, delete, list, pair, refresh, replace, revision, show};
+    // The rest of the path, slashes and all: a resource that was decoded on the way has its own.
+    const NAMED: &str = "/ratelimit/rules/{*name}";
+    Routes::new()
+        .get("/ratelimit/rules", list::handle, list::describe)
+        .post("/ratelimit/rules", create::handle, create::describe)
+        .post("/ratelimit/rules:batch", batch::handle, batch::describe)
+        .get(NAMED, show::handle, show::describe)
+        .put(NAMED, replace::handle, replace::describe)
+        .delete(NAMED, delete::handle, delete::describe)
+        .get("/rule", pair::show, pair::describe_show)
+        .post("/rule", pair::create, pair::describe_create)
+        .put("/rule", pair::replace, pair::describe_replace)
+        .delete("/rule", pair::delete, pair::describe_delete)
+        .post("/ratelimit/refresh", refresh::handle, refresh::describe)
+        .get("/ratelimit/revision", revision::handle, revision::describe)
+        .get("/ratelimit/audit", audit::handle, audit::describe)
+        .get("/health", health::handle, health::describe)
+        .get("/openapi.json", openapi::handle, openapi::describe)
+}
+
+fn client_routes() -> Routes<State> {
+    use clients::{create, create_key, delete, delete_key, list, list_keys, replace, show};
+    const ONE: &str = "/clients/{id}";
+    const KEYS: &str = "/clients/{id}/keys";
+    Routes::new()
+        .get("/clients", list::handle, list::describe)
+        .post("/clients", create::handle, create::describe)
+        .get(ONE, show::handle, show::describe)
+        .put(ONE, replace::handle, replace::describe)
+        .delete(ONE, delete::handle, delete::describe)
+        .get(KEYS, list_keys::handle, list_keys::describe)
+        .post(KEYS, create_key::handle, create_key::describe)
+        .delete(
             "/clients/{id}/keys/{key_id}",
-            axum::routing::delete(clients::delete_key::handle),
-        );
-    with_fallbacks(router).with_state(state)
+            delete_key::handle,
+            delete_key::describe,
+        )
+        .get("/health", health::handle, health::describe)
 }

@@ -14,6 +14,8 @@ pub(crate) mod show;
 use axum::http::header::ALLOW;
 use axum::http::{HeaderValue, StatusCode};
 use http_events::Problem;
+use http_events::openapi::Shape;
+use limits::pattern::LONGEST;
 use limits::{Draft, Fields, faults_of_the_whole};
 use serde_json::Value;
 use uuid::Uuid;
@@ -40,6 +42,13 @@ fn read_id(fields: &mut Fields<'_>, own: Option<Uuid>) {
     {
         fields.fault("id", format!("must be {own}, as in the path, or left out"));
     }
+}
+
+/// The rest of a path, as it is described.
+fn name() -> Shape {
+    Shape::text()
+        .length(1, LONGEST)
+        .meaning("The id of a rule; to look, also a resource, percent-encoded.")
 }
 
 /// The id that the rest of a path is.

@@ -4,18 +4,21 @@
 //! `limiter` decides, [`reply`] tells it.
 
 pub mod asker;
+mod describe;
 pub mod question;
 pub mod reply;
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use axum::Router;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
-use axum::response::Response;
-use axum::routing::get;
-use http_events::{Body, Named, Problem, with_fallbacks};
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use http_events::health::{answer, asked};
+use http_events::openapi::{OpenApi, document};
+use http_events::{Body, Named, Problem, Routes};
 use limiter::{Config, Decision, Limiter, Refusal, Request, Verdict, Who};
 use limits::Resource;
 use limits::counters::Operation;
@@ -93,8 +96,42 @@ impl Check {
 
 /// The routes.
 pub fn router(check: Arc<Check>) -> Router {
-    let router = Router::new().route("/ratelimit/status/{client_id}", get(look).post(ask));
-    with_fallbacks(router).with_state(check)
+    routes().into_router().with_state(check)
+}
+
+fn routes() -> Routes<Arc<Check>> {
+    const STATUS: &str = "/ratelimit/status/{client_id}";
+    Routes::new()
+        .get(STATUS, look, describe::look)
+        .post(STATUS, ask, describe::ask)
+        .get("/health", health, describe::health)
+        .get("/openapi.json", openapi, describe::openapi)
+}
+
+/// The document of the check API.
+pub fn check_api() -> OpenApi {
+    document(
+        "Weir: the check API",
+        "May this client make such a call? For services without a gateway.",
+        routes().described(),
+        describe::shapes(),
+    )
+}
+
+async fn openapi() -> Response {
+    // Made when it is first asked for: a cold start has better things to do.
+    static DOCUMENT: LazyLock<String> = LazyLock::new(|| check_api().to_json().unwrap_or_default());
+    ([(CONTENT_TYPE, "application/json")], DOCUMENT.as_str()).into_response()
+}
+
+/// Whether Redis answers, and has rules to decide by. Asks about nobody, so whoever may call may ask.
+async fn health(State(check): State<Arc<Check>>) -> Result<Response, Problem> {
+    let redis = match asked(check.limiter.store().head()).await {
+        Ok(Some(_)) => Ok(()),
+        Ok(None) => Err("nothing is published there".to_owned()),
+        Err(reason) => Err(reason),
+    };
+    answer([("redis", redis)])
 }
 
 async fn ask(

@@ -6,9 +6,9 @@ use limits::{Fault, Fields, registry::check_client_id};
 use serde_json::{Map, Value};
 
 /// The most that one question may cost, in requests.
-const MOST_TOKENS: u64 = 1_000_000;
+pub(crate) const MOST_TOKENS: u64 = 1_000_000;
 /// The longest resource that may be asked about, in bytes: what API Gateway takes as a whole request line.
-const LONGEST_RESOURCE: usize = 10_240;
+pub(crate) const LONGEST_RESOURCE: usize = 10_240;
 
 /// May this client make such a call?
 #[derive(Debug, Clone, PartialEq, Eq)]

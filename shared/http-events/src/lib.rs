@@ -1,22 +1,25 @@
 //! What Lambda is sent over HTTP, as axum's routers take it: REST API (v1), HTTP API (v2), function URL and `cargo lambda watch`.
 //!
-//! [`serve`] is the way from an event to a router and back; [`Body`] and [`Named`] are how all routes read, [`Problem`] is how
-//! they say no. Apart from the functions, so that the authorizer takes no HTTP server along.
+//! [`serve`] is the way from an event to a router and back; [`Routes`] is where each handler and its description stand together,
+//! [`Body`] and [`Named`] are how all of them read, [`Problem`] is how they say no. Apart from the functions, so that the authorizer takes no HTTP server along.
 
 mod body;
 mod event;
+pub mod health;
 mod json;
+pub mod openapi;
 mod path;
 mod problem;
+mod routes;
 
 pub use body::{Body, both};
 pub use event::Identity;
 pub use path::Named;
 pub use problem::Problem;
+pub use routes::Routes;
 
 use aws_lambda_events::apigw::ApiGatewayProxyResponse;
 use axum::Router;
-use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use lambda_runtime::{Diagnostic, LambdaEvent, run_concurrent, service_fn};
 use serde_json::value::RawValue;
@@ -56,16 +59,4 @@ async fn handle(router: Router, event: &str) -> Result<ApiGatewayProxyResponse, 
     };
     let answer = event::answer(response).await;
     answer.map_err(|error| failure("NoAnswer", error.to_string()))
-}
-
-/// A router that says no by a [`Problem`] where no route covers the path, or the route does not take the method.
-pub fn with_fallbacks<S: Clone + Send + Sync + 'static>(router: Router<S>) -> Router<S> {
-    router
-        .fallback(async |request: axum::extract::Request| {
-            Problem::not_found(format!("there is nothing at {}", request.uri().path()))
-        })
-        .method_not_allowed_fallback(async |request: axum::extract::Request| {
-            let detail = format!("this path does not take {}", request.method());
-            Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail)
-        })
 }

@@ -47,6 +47,16 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// Every reason.
+    pub const ALL: [Reason; 6] = [
+        Reason::Limit,
+        Reason::Blocked,
+        Reason::CostExceedsCapacity,
+        Reason::Exempt,
+        Reason::Default,
+        Reason::Rule,
+    ];
+
     /// The word that callers are told.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -122,6 +122,11 @@ impl Limiter {
         }
     }
 
+    /// Where it counts, for whoever wants to know how that is.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
     /// Loads the rules, for the time before the first request. Never fatal: the first request goes on with it.
     pub async fn load(&self) {
         if let Err(error) = self.catch_up(0, self.config.load_timeout).await {

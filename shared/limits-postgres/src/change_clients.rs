@@ -12,7 +12,7 @@ use crate::session::RuleFilter;
 use crate::write::{Write, Written};
 
 /// The longest principal, in bytes.
-const LONGEST_PRINCIPAL: usize = 2048;
+pub const LONGEST_PRINCIPAL: usize = 2048;
 
 /// What an operator writes of a client, checked.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -143,13 +143,18 @@ pub fn principal(arn: &str) -> Option<String> {
     (sound && !name.is_empty()).then(|| format!("{account}/{kind}/{name}"))
 }
 
+/// The longest client's id, in bytes.
+pub const LONGEST_CLIENT_ID: usize = 256;
+
 /// # Errors
 /// What a client's id must be: 1 to 256 bytes of UTF-8 without control characters.
 pub fn check_client_id(id: &str) -> Result<(), String> {
-    if (1..=256).contains(&id.len()) && !id.chars().any(char::is_control) {
+    if (1..=LONGEST_CLIENT_ID).contains(&id.len()) && !id.chars().any(char::is_control) {
         Ok(())
     } else {
-        Err("must be 1 to 256 bytes of UTF-8 without control characters".to_owned())
+        Err(format!(
+            "must be 1 to {LONGEST_CLIENT_ID} bytes of UTF-8 without control characters"
+        ))
     }
 }
 

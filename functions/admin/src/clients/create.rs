@@ -3,17 +3,29 @@
 use axum::extract::State as Shared;
 use axum::http::StatusCode;
 use axum::response::Response;
+use http_events::openapi::{Operation, reference};
 use http_events::{Body, Problem, both};
 use limits::registry::check_client_id;
 use limits_postgres::change_clients::ClientDraft;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::actor::Actor;
 use crate::answer;
 use crate::body::{fields, finish};
+use crate::describe::{operation, written};
 use crate::failure::Failure;
 use crate::query::Query;
 use crate::state::State;
+
+pub(crate) fn describe() -> Operation {
+    operation("createClient", "Register a client or a service")
+        .body(
+            reference("ClientDraft"),
+            json!({"client_id": "alice", "tier": "paid"}),
+        )
+        .answer(written(StatusCode::CREATED, "Client"))
+        .problem(StatusCode::CONFLICT)
+}
 
 pub(crate) async fn handle(
     Shared(state): Shared<State>,

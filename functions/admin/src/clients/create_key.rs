@@ -6,6 +6,7 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http_events::openapi::{Answer, Operation, reference};
 use http_events::{Body, Named, Problem, both};
 use limits_postgres::change_keys::KeyDraft;
 use limits_postgres::record::moment;
@@ -18,9 +19,26 @@ use super::known;
 use crate::actor::Actor;
 use crate::answer;
 use crate::body::{fields, finish};
+use crate::describe::{announced, client_id, operation};
 use crate::failure::Failure;
 use crate::query::Query;
 use crate::state::State;
+
+pub(crate) fn describe() -> Operation {
+    let meaning = "The key, with its secret.";
+    let answer = Answer::json(StatusCode::CREATED, meaning, reference("NewKey"));
+    operation(
+        "createKey",
+        "Make an API key; its secret is shown this once",
+    )
+    .path("id", client_id())
+    .body(
+        reference("KeyDraft"),
+        json!({"description": "for the warehouse"}),
+    )
+    .answer(announced(answer))
+    .problem(StatusCode::NOT_FOUND)
+}
 
 pub(crate) async fn handle(
     Shared(state): Shared<State>,

@@ -1,16 +1,32 @@
 //! `DELETE /clients/{id}`
 
 use axum::extract::State as Shared;
+use axum::http::StatusCode;
 use axum::response::Response;
 use http_events::Named;
+use http_events::openapi::{Operation, Shape};
 
 use super::known;
 use crate::actor::Actor;
 use crate::answer;
 use crate::body::IfMatch;
+use crate::describe::{client_id, gone, if_match, operation};
 use crate::failure::Failure;
 use crate::query::Query;
 use crate::state::State;
+
+pub(crate) fn describe() -> Operation {
+    let cascade = Shape::boolean()
+        .by_default(false)
+        .meaning("Whether the rules that name it go with it.");
+    let operation = operation("deleteClient", "Delete a client and its keys")
+        .path("id", client_id())
+        .query("cascade", cascade)
+        .answer(gone())
+        .problem(StatusCode::NOT_FOUND)
+        .problem(StatusCode::CONFLICT);
+    if_match(operation)
+}
 
 pub(crate) async fn handle(
     Shared(state): Shared<State>,

@@ -1,16 +1,27 @@
 //! `DELETE /clients/{id}/keys/{key_id}`
 
 use axum::extract::State as Shared;
+use axum::http::StatusCode;
 use axum::response::Response;
+use http_events::openapi::{Operation, Shape};
 use http_events::{Named, Problem};
 use uuid::Uuid;
 
 use super::known;
 use crate::actor::Actor;
 use crate::answer;
+use crate::describe::{client_id, gone, operation};
 use crate::failure::Failure;
 use crate::query::Query;
 use crate::state::State;
+
+pub(crate) fn describe() -> Operation {
+    operation("deleteKey", "Delete an API key")
+        .path("id", client_id())
+        .path("key_id", Shape::uuid())
+        .answer(gone())
+        .problem(StatusCode::NOT_FOUND)
+}
 
 pub(crate) async fn handle(
     Shared(state): Shared<State>,

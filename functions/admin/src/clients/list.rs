@@ -2,12 +2,22 @@
 
 use axum::extract::State as Shared;
 use axum::response::Response;
+use http_events::openapi::Operation;
 use limits::registry::check_client_id;
 
 use crate::answer;
+use crate::describe::{listing, operation};
 use crate::failure::Failure;
 use crate::query::Query;
 use crate::state::State;
+
+pub(crate) fn describe() -> Operation {
+    listing(
+        operation("listClients", "List clients"),
+        "clients",
+        "Client",
+    )
+}
 
 pub(crate) async fn handle(
     Shared(state): Shared<State>,

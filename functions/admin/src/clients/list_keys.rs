@@ -1,14 +1,27 @@
 //! `GET /clients/{id}/keys`
 
 use axum::extract::State as Shared;
+use axum::http::StatusCode;
 use axum::response::Response;
 use http_events::Named;
+use http_events::openapi::Operation;
 
 use super::{known, no_such_client};
 use crate::answer;
+use crate::describe::{client_id, listing, operation};
 use crate::failure::Failure;
 use crate::query::Query;
 use crate::state::State;
+
+pub(crate) fn describe() -> Operation {
+    let operation = operation(
+        "listKeys",
+        "List the API keys of a client, without their secrets",
+    )
+    .path("id", client_id())
+    .problem(StatusCode::NOT_FOUND);
+    listing(operation, "keys", "Key")
+}
 
 pub(crate) async fn handle(
     Shared(state): Shared<State>,

@@ -3,17 +3,29 @@
 use axum::extract::State as Shared;
 use axum::http::StatusCode;
 use axum::response::Response;
+use http_events::openapi::{Operation, reference};
 use http_events::{Body, Named, Problem, both};
 use limits_postgres::change_clients::ClientDraft;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::known;
 use crate::actor::Actor;
 use crate::answer;
 use crate::body::{IfMatch, fields, finish};
+use crate::describe::{client_id, if_match, operation, written};
 use crate::failure::Failure;
 use crate::query::Query;
 use crate::state::State;
+
+pub(crate) fn describe() -> Operation {
+    let operation = operation("replaceClient", "Replace a client as a whole")
+        .path("id", client_id())
+        .body(reference("ClientReplacement"), json!({"tier": "premium"}))
+        .answer(written(StatusCode::OK, "Client"))
+        .problem(StatusCode::NOT_FOUND)
+        .problem(StatusCode::CONFLICT);
+    if_match(operation)
+}
 
 pub(crate) async fn handle(
     Shared(state): Shared<State>,

@@ -2,6 +2,7 @@
 
 use axum::extract::State as Shared;
 use axum::response::Response;
+use http_events::openapi::{Operation, Shape};
 use limits_postgres::Page;
 use limits_postgres::record::{Action, AuditRecord, moment};
 use serde::Serialize;
@@ -9,6 +10,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::answer;
+use crate::describe::{client_id, listing, operation};
 use crate::failure::Failure;
 use crate::query::Query;
 use crate::state::State;
@@ -48,6 +50,16 @@ impl From<AuditRecord> for Shown {
             after: record.after,
         }
     }
+}
+
+pub(crate) fn describe() -> Operation {
+    let operation = operation(
+        "listAudit",
+        "Who changed what, before and after; the newest last",
+    )
+    .query("rule", Shape::uuid().meaning("What was done to this rule."))
+    .query("client", client_id().meaning("What concerns this client."));
+    listing(operation, "audit", "AuditRecord")
 }
 
 pub(crate) async fn handle(

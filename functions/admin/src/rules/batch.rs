@@ -3,6 +3,7 @@
 use axum::extract::State as Shared;
 use axum::http::StatusCode;
 use axum::response::Response;
+use http_events::openapi::{Answer, Operation, Shape, reference};
 use http_events::{Body, Problem, both};
 use limits::{Draft, Fault, Fields, faults_of_the_whole};
 use limits_postgres::Expected;
@@ -13,9 +14,28 @@ use uuid::Uuid;
 use crate::actor::Actor;
 use crate::answer;
 use crate::body::ignore_answered;
+use crate::describe::{self, announced, operation};
 use crate::failure::Failure;
 use crate::query::Query;
 use crate::state::State;
+
+pub(crate) fn describe() -> Operation {
+    let body = json!({"upsert": [describe::rules::example()], "delete": []});
+    let told = Shape::object()
+        .required("rules", Shape::list(reference("Rule")))
+        .required("revision", describe::revision())
+        .required("propagation", describe::propagation());
+    let answer = Answer::json(
+        StatusCode::OK,
+        "The rules that were put, as they are now.",
+        told,
+    );
+    operation("changeRules", "Put and delete many rules, all or none")
+        .body(reference("Batch"), body)
+        .answer(announced(answer))
+        .problem(StatusCode::NOT_FOUND)
+        .problem(StatusCode::CONFLICT)
+}
 
 pub(crate) async fn handle(
     Shared(state): Shared<State>,

@@ -6,6 +6,7 @@ use axum::Json;
 use axum::extract::State as Shared;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use http_events::openapi::{Answer, Operation, Shape, reference};
 use http_events::{Body, Problem, both};
 use limits::registry::check_client_id;
 use limits::rule::{LONGEST_WINDOW, MOST};
@@ -20,12 +21,13 @@ use uuid::Uuid;
 use crate::actor::Actor;
 use crate::answer;
 use crate::body::{IfMatch, fields, finish};
+use crate::describe::{self, gone, if_match, operation, tagged, written};
 use crate::failure::Failure;
 use crate::query::Query;
 use crate::state::State;
 
 /// The units of a window, in seconds.
-const UNITS: [(&str, u64); 4] = [
+pub(crate) const UNITS: [(&str, u64); 4] = [
     ("second", 1),
     ("minute", 60),
     ("hour", 3_600),
@@ -75,6 +77,69 @@ struct Told {
     /// The API as written.
     resource: String,
     allowance: Allowance,
+}
+
+fn addressing(operation: Operation) -> Operation {
+    operation
+        .query(
+            "user",
+            describe::client_id().meaning("Who; left out, anyone."),
+        )
+        .query(
+            "api",
+            describe::resource().meaning("What is called; left out, everything."),
+        )
+        .problem(StatusCode::NOT_FOUND)
+}
+
+fn example() -> Value {
+    json!({"user": "alice", "api": "GET /orders/*", "tokens": 10, "time_unit": "minute", "capacity": 20})
+}
+
+pub(crate) fn describe_show() -> Operation {
+    let told = Shape::object().required("rules", Shape::list(reference("Bucket")));
+    let answer = Answer::json(
+        StatusCode::OK,
+        "The bucket; several, where others than this form made them.",
+        told,
+    );
+    addressing(operation(
+        "showBucket",
+        "Show the token bucket of a user, an API, or both",
+    ))
+    .answer(tagged(answer))
+}
+
+pub(crate) fn describe_create() -> Operation {
+    operation(
+        "createBucket",
+        "Make the token bucket of a user, an API, or both",
+    )
+    .body(reference("BucketDraft"), example())
+    .answer(written(StatusCode::CREATED, "Bucket"))
+    .problem(StatusCode::CONFLICT)
+}
+
+pub(crate) fn describe_replace() -> Operation {
+    let operation = operation(
+        "replaceBucket",
+        "Replace the token bucket of a user, an API, or both",
+    )
+    .body(reference("BucketDraft"), example())
+    .answer(written(StatusCode::OK, "Bucket"))
+    .problem(StatusCode::NOT_FOUND)
+    .problem(StatusCode::CONFLICT);
+    if_match(operation)
+}
+
+pub(crate) fn describe_delete() -> Operation {
+    let operation = operation(
+        "deleteBucket",
+        "Delete the token bucket of a user, an API, or both",
+    )
+    .answer(gone())
+    .problem(StatusCode::CONFLICT);
+    if_match(addressing(operation))
 }
 
 /// `GET /rule`

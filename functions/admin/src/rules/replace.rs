@@ -3,15 +3,28 @@
 use axum::extract::State as Shared;
 use axum::http::StatusCode;
 use axum::response::Response;
+use http_events::openapi::{Operation, reference};
 use http_events::{Body, Named, both};
 
 use super::{read_rule, required_id};
 use crate::actor::Actor;
 use crate::answer;
 use crate::body::IfMatch;
+use crate::describe::{if_match, operation, rules, written};
 use crate::failure::Failure;
 use crate::query::Query;
 use crate::state::State;
+
+pub(crate) fn describe() -> Operation {
+    let operation = operation("replaceRule", "Replace a rule as a whole")
+        .path("name", super::name())
+        .body(reference("RuleDraft"), rules::example())
+        .answer(written(StatusCode::OK, "Rule"))
+        .problem(StatusCode::NOT_FOUND)
+        .problem(StatusCode::METHOD_NOT_ALLOWED)
+        .problem(StatusCode::CONFLICT);
+    if_match(operation)
+}
 
 pub(crate) async fn handle(
     Shared(state): Shared<State>,

@@ -2,12 +2,15 @@
 
 use axum::Json;
 use axum::extract::State as Shared;
+use axum::http::StatusCode;
 use http_events::Problem;
+use http_events::openapi::{Answer, Operation, Shape};
 use limits_postgres::record::moment;
 use serde::Serialize;
 use time::OffsetDateTime;
 use tracing::error;
 
+use crate::describe::{self, operation};
 use crate::failure::Failure;
 use crate::query::Query;
 use crate::state::State;
@@ -24,6 +27,22 @@ pub(crate) struct Revision {
 struct Published {
     revision: u64,
     at: String,
+}
+
+pub(crate) fn describe() -> Operation {
+    let published = Shape::object()
+        .required("revision", describe::revision())
+        .required("at", Shape::moment())
+        .or_null()
+        .meaning("What this region has published, and when; null where that is not known or nothing was.");
+    let told = Shape::object()
+        .required("revision", describe::revision())
+        .required("published", published);
+    operation(
+        "showRevision",
+        "What the database holds, and what this region has published",
+    )
+    .answer(Answer::json(StatusCode::OK, "Both.", told))
 }
 
 pub(crate) async fn handle(

@@ -1,0 +1,140 @@
+//! What the operations say of themselves.
+
+use axum::http::StatusCode;
+use http_events::openapi::{Answer, Operation, Shape, reference};
+use limiter::Reason;
+use limits::registry::LONGEST_CLIENT_ID;
+use limits::rule::MOST;
+use serde_json::json;
+
+use crate::question::{LONGEST_RESOURCE, MOST_TOKENS};
+
+/// The shapes that the operations refer to.
+pub(crate) fn shapes() -> Vec<(&'static str, Shape)> {
+    let question = Shape::object()
+        .required("resource", resource())
+        .field("tokens", tokens().or_null())
+        .field("ip", ip().or_null())
+        .field(
+            "client_id",
+            client().or_null().meaning("That of the path, or left out."),
+        )
+        .closed();
+    vec![("Question", question), ("Reply", reply())]
+}
+
+fn client() -> Shape {
+    Shape::text()
+        .length(1, LONGEST_CLIENT_ID)
+        .like(r"^[^\u0000-\u001f\u007f-\u009f]*$")
+}
+
+fn resource() -> Shape {
+    Shape::text()
+        .length(1, LONGEST_RESOURCE)
+        .like(r"\S")
+        .meaning("What is called: `GET /orders/1`, or the name of a service.")
+}
+
+fn tokens() -> Shape {
+    Shape::integer(1, MOST_TOKENS)
+        .by_default(1)
+        .meaning("What the call costs, in requests.")
+}
+
+fn ip() -> Shape {
+    Shape::text().meaning("Where the client calls from: an IPv4 or IPv6 address.")
+}
+
+fn reply() -> Shape {
+    let reasons = Reason::ALL.map(Reason::as_str);
+    Shape::object()
+        .required("status", Shape::words(&["allowed", "blocked"]))
+        .required(
+            "limit",
+            Shape::integer(0, MOST)
+                .or_null()
+                .meaning("Requests a window."),
+        )
+        .required(
+            "remaining",
+            Shape::integer(0, MOST)
+                .or_null()
+                .meaning("Requests left now."),
+        )
+        .required(
+            "reset",
+            Shape::count()
+                .or_null()
+                .meaning("Seconds until the bucket is full."),
+        )
+        .required(
+            "rule_id",
+            Shape::uuid()
+                .or_null()
+                .meaning("The rule that is told; null is the default limit."),
+        )
+        .required("reason", Shape::words(&reasons))
+        .required(
+            "retry_at",
+            Shape::moment()
+                .or_null()
+                .meaning("Null when allowed, or never."),
+        )
+        .required(
+            "retry_after",
+            Shape::count().or_null().meaning("Seconds to wait."),
+        )
+}
+
+fn told(status: StatusCode, meaning: &str) -> Answer {
+    let number = |meaning: &str| Shape::count().meaning(meaning);
+    Answer::json(status, meaning, reference("Reply"))
+        .header("X-RateLimit-Limit", number("Requests a window."))
+        .header("X-RateLimit-Remaining", number("Requests left now."))
+        .header(
+            "X-RateLimit-Reset",
+            number("Seconds until the bucket is full."),
+        )
+        .header("X-RateLimit-RetryAfter", number("Seconds to wait."))
+        .header("Retry-After", number("Seconds to wait."))
+        .header("RateLimit", Shape::text().meaning("The rule that is told."))
+        .header(
+            "RateLimit-Policy",
+            Shape::text().meaning("Each rule that was counted."),
+        )
+}
+
+fn asking(id: &str, summary: &str) -> Operation {
+    Operation::new(id, summary)
+        .path("client_id", client())
+        .problem(StatusCode::FORBIDDEN)
+        .problem(StatusCode::SERVICE_UNAVAILABLE)
+}
+
+pub(crate) fn ask() -> Operation {
+    asking("ask", "May this client make such a call? Counts it if so")
+        .body(
+            reference("Question"),
+            json!({"resource": "GET /orders/1", "tokens": 1}),
+        )
+        .answer(told(StatusCode::OK, "It may."))
+        .answer(told(StatusCode::TOO_MANY_REQUESTS, "It may not."))
+}
+
+pub(crate) fn look() -> Operation {
+    asking("look", "The same without counting")
+        .required_query("resource", resource())
+        .query("tokens", tokens())
+        .query("ip", ip())
+        .answer(told(StatusCode::OK, "Whether it may."))
+}
+
+pub(crate) fn health() -> Operation {
+    http_events::health::describe(&["redis"])
+}
+
+pub(crate) fn openapi() -> Operation {
+    let answer = Answer::json(StatusCode::OK, "OpenAPI 3.1.", Shape::object());
+    Operation::new("showDocument", "This document").answer(answer)
+}
