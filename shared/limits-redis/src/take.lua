@@ -43,32 +43,15 @@ if buckets == 0 then
   return {}
 end
 
--- How long what matters for so many ticks is kept, in milliseconds: a minute more, against clocks that differ.
-local function keep_for(ticks, per_second)
-  return format('%d', ceil(ticks * 1000 / per_second) + 60000)
-end
-
--- Writes a state: a string, or what is pushed onto the entries of a log that still count.
-local function write(key, keep, state)
-  if type(state) == 'string' then
-    return call('PSETEX', key, keep, state)
-  end
-  if state.count > 0 then
-    call('LTRIM', key, 0, state.count - 1)
-  else
-    call('DEL', key)
-  end
-  call('LPUSH', key, unpack(state))
-  call('PEXPIRE', key, keep)
-end
-
 local active = buckets - number(ARGV[3])
 local may_write = ARGV[1] == 'take'
 local taking = may_write
 local time = call('TIME')
 local seconds, micros = number(time[1]), number(time[2])
 local answers, states, keeps
-if buckets > 1 then
+-- One string needs no tables.
+local many = buckets > 1 or ARGV[4] == 'l'
+if many then
   answers, states, keeps = {}, {}, {}
 end
 local a = 4
@@ -80,9 +63,9 @@ for i = 1, buckets do
   local now = seconds * per_second + floor(micros * per_second / 1000000)
   local key, state = KEYS[lanes + i], kept[lanes + i]
   -- Each algorithm sets its answer and, where there is room, the state after this call and for how many ticks that matters.
-  -- A clock that was more than a second ahead was wrong: its state goes on from now, for good, or a denied caller would wait
-  -- until that time comes. One that was a little ahead is waited for.
-  local answer, after, ticks
+  -- A clock that was more than a second ahead was wrong: the state is mended, to go on from now, and kept even where the call is
+  -- denied, or its caller would wait until that time comes. One that was a little ahead is waited for.
+  local answer, after, ticks, mended, mended_ticks
   if algorithm == 't' then
     --@token_bucket
   elseif algorithm == 'f' then
@@ -94,16 +77,20 @@ for i = 1, buckets do
   else
     return redis.error_reply('ERR unknown algorithm')
   end
+  if mended and may_write then
+    call('PSETEX', key, format('%d', ceil(mended_ticks * 1000 / per_second) + 60000), mended)
+  end
   if after then
-    local keep = keep_for(ticks, per_second)
-    if buckets == 1 then
+    -- A minute more than it matters, against clocks that differ.
+    local keep = format('%d', ceil(ticks * 1000 / per_second) + 60000)
+    if not many then
       if taking then
-        write(key, keep, after)
+        call('PSETEX', key, keep, after)
       end
       return answer
     end
     states[i], keeps[i] = after, keep
-  elseif buckets == 1 then
+  elseif not many then
     return answer
   elseif i <= active then
     taking = false
@@ -113,9 +100,19 @@ end
 
 if taking then
   for i = 1, buckets do
-    if states[i] then
-      write(KEYS[lanes + i], keeps[i], states[i])
+    local key, state = KEYS[lanes + i], states[i]
+    if type(state) == 'string' then
+      call('PSETEX', key, keeps[i], state)
+    elseif state then
+      -- A log: what is pushed onto the entries that still count.
+      if state.count > 0 then
+        call('LTRIM', key, 0, state.count - 1)
+      else
+        call('DEL', key)
+      end
+      call('LPUSH', key, unpack(state))
+      call('PEXPIRE', key, keeps[i])
     end
   end
 end
-return answers
+return buckets == 1 and answers[1] or answers

@@ -5,9 +5,7 @@ if state then
   local began, counted = unpacked('<dd', state)
   if began - now > per_second then
     count = counted
-    if may_write then
-      call('PSETEX', key, keep_for(start + size - now, per_second), pack('<dd', start, count))
-    end
+    mended, mended_ticks = pack('<dd', start, count), start + size - now
   elseif began >= start then
     start, count = began, counted
   end

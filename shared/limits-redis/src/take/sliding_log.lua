@@ -31,7 +31,7 @@ if newest then
         call('LPUSH', key, unpack(some))
         low = low - #some
       end
-      call('PEXPIRE', key, keep_for(size, per_second))
+      call('PEXPIRE', key, format('%d', ceil(size * 1000 / per_second) + 60000))
     end
   elseif newest > now then
     from = newest

@@ -6,9 +6,7 @@ if state then
   local began, before, counted = unpacked('<ddd', state)
   if began - now > per_second then
     previous, current = before, counted
-    if may_write then
-      call('PSETEX', key, keep_for(start + 2 * size - now, per_second), pack('<ddd', start, previous, current))
-    end
+    mended, mended_ticks = pack('<ddd', start, previous, current), start + 2 * size - now
   elseif began >= start then
     from, start, previous, current = began > now and began or now, began, before, counted
   elseif began + size == start then

@@ -12,9 +12,7 @@ if state then
     tick = now
   elseif tick - now > per_second then
     tick = now
-    if may_write then
-      call('PSETEX', key, keep_for(level / limit, per_second), pack('<dd', level, tick))
-    end
+    mended, mended_ticks = pack('<dd', level, tick), level / limit
   end
 end
 if level + cost <= size then
