@@ -1,5 +1,6 @@
 //! A bucket counts exactly: the script as the model, the model as rational numbers.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 
 use limits::algorithms::{Reading, State};
@@ -136,7 +137,7 @@ fn the_script_answers_as_the_model_over_random_schedules() {
     // Its own server: the clock is a key of no prefix.
     let server = local::servers::Redis::start().unwrap();
     let client = redis::Client::open(server.url()).unwrap();
-    let connection = std::cell::RefCell::new(client.get_connection().unwrap());
+    let connection = RefCell::new(client.get_connection().unwrap());
     let keys = Keys::new("t").unwrap();
     let hash: String = redis::cmd("SCRIPT")
         .arg("LOAD")
@@ -149,6 +150,8 @@ fn the_script_answers_as_the_model_over_random_schedules() {
         .exec(&mut connection.borrow_mut())
         .unwrap();
 
+    // For how long the model would keep each at most, in milliseconds.
+    let longest: RefCell<HashMap<String, u64>> = RefCell::default();
     let config = Config {
         cases: 20_000,
         failure_persistence: None,
@@ -193,6 +196,10 @@ fn the_script_answers_as_the_model_over_random_schedules() {
                 for bucket in &buckets {
                     if let Some(at) = model.expires_us(&bucket.name) {
                         expires.insert(bucket.name, at);
+                        let key = keys.bucket(bucket.lane, &bucket.name);
+                        let mut longest = longest.borrow_mut();
+                        let longest = longest.entry(key).or_default();
+                        *longest = (*longest).max(at.saturating_sub(now_us).div_ceil(1_000));
                     }
                 }
                 expected.push(answers);
@@ -225,6 +232,8 @@ fn the_script_answers_as_the_model_over_random_schedules() {
         let ttl: i64 = redis::cmd("PTTL").arg(key).query(&mut *connection).unwrap();
         // One that is gone meanwhile has.
         assert!(ttl != -1, "{key} lives for ever");
+        let most = i64::try_from(longest.borrow()[key]).unwrap();
+        assert!(ttl <= most, "{key} lives {ttl} ms rather than {most}");
     }
 }
 
@@ -500,6 +509,42 @@ fn the_seconds_that_are_told_are_enough_and_one_less_is_not() {
                 assert!(enough.room, "{algorithm} {limit}/{window} {seconds} s");
             }
         }
+    }
+}
+
+#[test]
+fn a_bucket_admits_its_burst_at_once_and_then_its_rate_however_fast_one_asks() {
+    let mut turned = Turned::new();
+    for (rule, limit, window, asks_every_us) in [
+        (1, 1_000, 60, 11_000),
+        (2, 6_000, 1, 150),
+        (3, 2_000, 1, 333),
+        (4, 100, 1, 7_000),
+        // One who asks faster than a token comes back gets each of them all the same.
+        (5, 1, 1, 500_000),
+        (6, 100, 900, 1_000_000),
+    ] {
+        turned.now_us = 1_796_000_520_000_000;
+        let quota = Quota::new(Algorithm::TokenBucket, limit, None, window).unwrap();
+        let mut burst = 0;
+        while turned.ask(Operation::Take, rule, &quota, 1).room {
+            burst += 1;
+        }
+        assert_eq!(burst, limit, "{limit}/{window}");
+        let (began, mut admitted) = (turned.now_us, 0);
+        for _ in 0..500 {
+            turned.now_us += asks_every_us;
+            admitted += u64::from(turned.ask(Operation::Take, rule, &quota, 1).room);
+        }
+        // A token that came back after a question is had by the next one: of all but the last interval not one is lost.
+        let back = |us: u64| us * limit / (window * 1_000_000);
+        let passed = turned.now_us - began;
+        let asked = 500.min(back(passed));
+        assert!(admitted <= asked, "{limit}/{window}: {admitted} of {asked}");
+        assert!(
+            admitted >= 500.min(back(passed - asks_every_us)),
+            "{limit}/{window}: {admitted} of {asked}"
+        );
     }
 }
 
