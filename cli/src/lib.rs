@@ -15,5 +15,6 @@ pub mod held;
 mod output;
 pub mod rules_file;
 pub mod show;
+pub mod table;
 pub mod text;
 pub mod yaml;

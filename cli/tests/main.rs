@@ -10,3 +10,4 @@ mod round_trip;
 mod rules;
 mod signing;
 mod support;
+mod tls;

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::support::{Folder, Local, StandIn, ask, forward, weir};
+use crate::support::{Folder, Local, StandIn, ask, forward, response, weir};
 
 const FILE: &str = "rules:\n  - resource: /x\n    limit: 1\n    time_window: 60\n";
 
@@ -127,7 +127,7 @@ fn where_the_revision_cannot_be_told_only_force_writes() {
     let between = StandIn::start(move |asked| {
         if asked.target.ends_with("/revision") {
             let out = r#"{"type":"about:blank","title":"Service Unavailable","status":503,"detail":"Redis is out"}"#;
-            return crate::support::response(503, "application/problem+json", out);
+            return response(503, "application/problem+json", out);
         }
         forward(&url, asked)
     });
@@ -146,4 +146,34 @@ fn where_the_revision_cannot_be_told_only_force_writes() {
     .run()
     .well(0);
     assert_eq!(local.rules().len(), 1);
+}
+
+#[test]
+fn a_write_whose_answer_is_lost_is_told_as_unknown() {
+    let (local, folder) = (Local::start(), Folder::new());
+    let file = folder.file("rules.yaml", FILE);
+    let url = local.url.clone();
+    let between = StandIn::start(move |asked| {
+        let answer = forward(&url, asked);
+        if asked.target.ends_with(":batch") {
+            return response(
+                504,
+                "application/json",
+                r#"{"message": "Endpoint request timed out"}"#,
+            );
+        }
+        answer
+    });
+    let apply = ["rules", "apply", "--yes", "-f", &file];
+    let told = weir(&between.url, &apply).run().error();
+    assert!(
+        told.contains("504 Gateway Timeout: Endpoint request timed out"),
+        "{told}"
+    );
+    assert!(
+        told.contains("whether this write was applied is not known"),
+        "{told}"
+    );
+    let again = weir(&between.url, &apply).run().well(0).out;
+    assert!(again.contains("No difference: 1 unchanged"), "{again}");
 }

@@ -1,15 +1,13 @@
 //! What is exported is read again as it was, by us and by others.
 
-use std::io::Write;
-use std::path::Path;
-use std::process::{Command, Stdio};
-
 use limits::rule::{OnFailure, Per, Status, Tier};
 use limits::{Draft, Rule};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use uuid::Uuid;
 use weir::rules_file::{read, write};
+
+use crate::support::printed;
 
 /// Texts that YAML, of one version or another, takes for something else.
 const ODD: &[&str] = &[
@@ -199,27 +197,13 @@ fn every_odd_text_is_the_same_to_another_reader_of_yaml() {
     assert_eq!(rules.len(), ODD.len());
     let written = write(&rules.iter().collect::<Vec<_>>()).unwrap();
 
-    let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.tools/venv/bin/python");
     let script = r"
 import json, sys, yaml
 rules = yaml.safe_load(sys.stdin.buffer.read())['rules']
 print(json.dumps([[r['id'], r['resource'], r.get('client'), r.get('description', '')] for r in rules]))
 ";
-    let mut child = Command::new(python)
-        .args(["-c", script])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("`make setup` installs it");
-    child
-        .stdin
-        .take()
-        .unwrap()
-        .write_all(written.as_bytes())
-        .unwrap();
-    let output = child.wait_with_output().unwrap();
-    assert!(output.status.success(), "{written}");
-    let mut told: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+    let told = printed(script, written.as_bytes());
+    let mut told: Vec<Value> = serde_json::from_str(&told).unwrap();
     let mut wanted: Vec<Value> = rules.iter().map(texts).collect();
     told.sort_by_key(Value::to_string);
     wanted.sort_by_key(Value::to_string);

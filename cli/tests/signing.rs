@@ -1,12 +1,8 @@
 //! Requests to AWS are signed, as another implementation of Signature Version 4 signs them.
 
-use std::io::Write;
-use std::path::Path;
-use std::process::{Command, Stdio};
-
 use serde_json::{Value, json};
 
-use crate::support::{Ran, StandIn, weir};
+use crate::support::{Ran, StandIn, printed, weir};
 
 const KEY: &str = "AKIDEXAMPLE";
 const SECRET: &str = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY";
@@ -30,17 +26,9 @@ print(auth.signature(text, request))
 ";
 
 fn botocore(asked: &Value) -> String {
-    let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.tools/venv/bin/python");
-    let mut child = Command::new(python)
-        .args(["-c", BOTOCORE])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("`make setup` installs it");
-    write!(child.stdin.take().unwrap(), "{asked}").unwrap();
-    let output = child.wait_with_output().unwrap();
-    assert!(output.status.success());
-    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    printed(BOTOCORE, asked.to_string().as_bytes())
+        .trim()
+        .to_owned()
 }
 
 fn signed(url: &str, arguments: &[&str]) -> Ran {

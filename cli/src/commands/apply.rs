@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 
+use reqwest::StatusCode;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
@@ -142,7 +143,9 @@ impl Guard<'_> {
         };
         let batch = json!({ "upsert": list(&puts), "delete": list(&deletions) });
         let told = self.send(&batch).await.map_err(|error| match error {
-            ApiError::Problem(problem) => refused(file, &puts, &deletions, problem),
+            ApiError::Problem(problem) if is_decided(problem.status) => {
+                refused(file, &puts, &deletions, problem)
+            }
             error => format!(
                 "{error}\nwhether this write was applied is not known: look with `weir rules plan`"
             ),
@@ -223,6 +226,12 @@ impl Guard<'_> {
             None => Err(Answer::strange(&place, "it tells no revision")),
         }
     }
+}
+
+/// Whether a no says that nothing was written. 503 is the API's own word for a store that is out, and says more itself; other
+/// faults of a server may come from what stands before it, while the write goes on.
+fn is_decided(status: StatusCode) -> bool {
+    !status.is_server_error() || status == StatusCode::SERVICE_UNAVAILABLE
 }
 
 /// What the API tells of a write.

@@ -2,12 +2,12 @@
 
 use std::net::IpAddr;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::api::{Answer, Api, ApiError};
 use crate::exit::Exit;
 use crate::output::print;
-use crate::text::shown;
+use crate::table;
 
 /// Asks whether a call is allowed.
 #[derive(Debug, Clone)]
@@ -43,15 +43,7 @@ impl Check {
     /// Where there is none.
     pub async fn run(self, api: &Api) -> Result<Exit, String> {
         let answer = self.ask(api).await.map_err(|error| error.to_string())?;
-        let told = FIELDS.iter().map(|name| {
-            let value = answer.get(*name).unwrap_or(&Value::Null);
-            let text = value
-                .as_str()
-                .map_or_else(|| value.to_string(), str::to_owned);
-            let text = if value.is_null() { "-" } else { &text };
-            format!("{name:<12} {}\n", shown(text))
-        });
-        print(&told.collect::<String>())?;
+        print(&table::of(&answer, &FIELDS))?;
         Ok(if answer["status"] == "allowed" {
             Exit::Success
         } else {
@@ -59,7 +51,7 @@ impl Check {
         })
     }
 
-    async fn ask(&self, api: &Api) -> Result<Value, ApiError> {
+    async fn ask(&self, api: &Api) -> Result<Map<String, Value>, ApiError> {
         let path = ["ratelimit", "status", &self.client];
         let answer = if self.looks {
             let tokens = self.tokens.to_string();
@@ -71,14 +63,19 @@ impl Check {
             let body = json!({ "resource": self.resource, "tokens": self.tokens, "ip": self.ip });
             api.post(&path, &body).await?
         };
+        let place = answer.place.clone();
         let told = answer.body.get("status").and_then(Value::as_str);
-        match (answer.status.as_u16(), told) {
-            (200, Some("allowed" | "blocked")) | (429, Some("blocked")) => Ok(answer.body),
-            (200, _) => Err(Answer::strange(
-                &answer.place,
+        let decided = matches!(
+            (answer.status.as_u16(), told),
+            (200, Some("allowed" | "blocked")) | (429, Some("blocked"))
+        );
+        let body = if decided { answer.body } else { answer.body()? };
+        match body {
+            Value::Object(body) if decided => Ok(body),
+            _ => Err(Answer::strange(
+                &place,
                 "it says neither allowed nor blocked",
             )),
-            _ => answer.body(),
         }
     }
 }

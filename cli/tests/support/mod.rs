@@ -203,6 +203,28 @@ impl Ran {
     }
 }
 
+/// The Python that has botocore and PyYAML.
+pub(crate) fn python(arguments: &[&str]) -> Command {
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.tools/venv/bin/python");
+    assert!(program.exists(), "`make setup` installs it");
+    let mut command = Command::new(program);
+    command.args(arguments);
+    command
+}
+
+/// What a script in Python prints about that input.
+pub(crate) fn printed(script: &str, input: &[u8]) -> String {
+    let mut child = python(&["-c", script])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(input).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    String::from_utf8(output.stdout).unwrap()
+}
+
 /// A folder of its own, with files.
 pub(crate) struct Folder(PathBuf);
 
