@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use limits::bucket::{BucketName, Owner};
 use limits::rule::Algorithm;
-use limits::{Lane, Quota};
+use limits::{Draft, Lane, Quota, Rule};
 use limits_redis::keys::Keys;
 use rand::RngExt;
 use redis::AsyncCommands;
@@ -283,7 +283,8 @@ async fn eight_containers_count_every_call_in_three_algorithms_or_in_none() {
     let keys = Keys::new(operator.prefix()).unwrap();
     let key = |rule: Uuid, owner: Owner<'_>, algorithm, limit| {
         let quota = Quota::new(algorithm, limit, None, LONG).unwrap();
-        keys.bucket(owner.lane(), &BucketName::new(Some(rule), &owner, &quota))
+        let rule = Rule::new(rule, Draft::new("*", Some(limit), LONG)).unwrap();
+        keys.bucket(owner.lane(), &BucketName::new(Some(&rule), &owner, &quota))
     };
     let last = |state: Vec<u8>| {
         let number = state.last_chunk().map(|bytes| f64::from_le_bytes(*bytes));

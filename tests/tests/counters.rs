@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use limits::algorithms::{Reading, State};
 use limits::bucket::{Bucket, BucketName, Owner};
 use limits::counters::{Answer, Counters, Operation};
-use limits::rule::Algorithm;
-use limits::{Lane, Quota};
+use limits::rule::{Algorithm, Draft};
+use limits::{Lane, Quota, Rule};
 use limits_redis::keys::Keys;
 use limits_redis::{Call, Reply, take};
 use num_bigint::BigInt;
@@ -109,14 +109,19 @@ fn asked(kinds: &[Kind; 4], step: &Step) -> Vec<(usize, Quota, u64)> {
         .collect()
 }
 
+/// A rule for the name of a bucket.
+fn rule(id: u128) -> Rule {
+    Rule::new(Uuid::from_u128(id), Draft::new("*", Some(1), 60)).unwrap()
+}
+
 fn buckets<'a>(asked: &'a [(usize, Quota, u64)], shadows: usize, of: Uuid) -> Vec<Bucket<'a>> {
     let active = asked.len().saturating_sub(shadows).max(1);
     let each = asked.iter().enumerate();
     each.map(|(place, (i, quota, cost))| {
-        let rule = Uuid::from_u128(of.as_u128() + *i as u128);
+        let rule = rule(of.as_u128() + *i as u128);
         Bucket {
             lane: Lane::SHARED,
-            name: BucketName::new(Some(rule), &Owner::All, quota),
+            name: BucketName::new(Some(&rule), &Owner::All, quota),
             quota,
             cost: *cost,
             shadow: place >= active,
@@ -448,7 +453,7 @@ impl Turned {
     fn ask(&mut self, operation: Operation, rule: u128, quota: &Quota, tokens: u64) -> Answer {
         let buckets = [Bucket {
             lane: Lane::SHARED,
-            name: BucketName::new(Some(Uuid::from_u128(rule)), &Owner::All, quota),
+            name: BucketName::new(Some(&self::rule(rule)), &Owner::All, quota),
             quota,
             cost: quota.cost(tokens).unwrap(),
             shadow: false,

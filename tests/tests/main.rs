@@ -17,6 +17,7 @@ mod forgeries;
 mod hostile;
 mod identity;
 mod openapi;
+mod operation;
 mod pairs;
 mod published_keys;
 mod publishing;

@@ -17,25 +17,25 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What the control API answered.
 #[derive(Debug)]
-struct Answer {
-    status: u64,
-    propagation: String,
-    body: Value,
+pub(crate) struct Answer {
+    pub(crate) status: u64,
+    pub(crate) propagation: String,
+    pub(crate) body: Value,
 }
 
 /// A region with its control API and some authorizers.
-struct World {
-    region: Region,
-    rules: Container,
+pub(crate) struct World {
+    pub(crate) region: Region,
+    pub(crate) rules: Container,
     clients: Container,
 }
 
 impl World {
-    async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         Self::of(Region::new().await).await
     }
 
-    async fn of(region: Region) -> Self {
+    pub(crate) async fn of(region: Region) -> Self {
         let rules = region.container(Function::Rules).await;
         let clients = region.container(Function::Clients).await;
         let world = Self {
@@ -52,7 +52,7 @@ impl World {
     }
 
     /// One call of the control API; what it announces has been delivered when this returns.
-    async fn call(&self, method: &str, path: &str, body: Value) -> Answer {
+    pub(crate) async fn call(&self, method: &str, path: &str, body: Value) -> Answer {
         let mut event: Value =
             serde_json::from_str(include_str!("../../events/rules-rest.json")).unwrap();
         event["httpMethod"] = method.into();
@@ -80,14 +80,14 @@ impl World {
     }
 
     /// A call that must succeed.
-    async fn say(&self, method: &str, path: &str, body: Value) -> Value {
+    pub(crate) async fn say(&self, method: &str, path: &str, body: Value) -> Value {
         let answer = self.call(method, path, body).await;
         assert!((200..300).contains(&answer.status), "{answer:?}");
         answer.body
     }
 
     /// A client with a key.
-    async fn client(&self, id: &str, tier: &str) -> String {
+    pub(crate) async fn client(&self, id: &str, tier: &str) -> String {
         self.say("POST", "/clients", json!({"client_id": id, "tier": tier}))
             .await;
         let key = self
@@ -108,7 +108,7 @@ impl World {
     }
 
     /// What the schedule does each minute.
-    async fn scheduled(&self) {
+    pub(crate) async fn scheduled(&self) {
         let event = include_str!("../../events/refresh-schedule.json");
         let event: Value = serde_json::from_str(event).unwrap();
         self.region.refresh.invoke(&event).await.unwrap();
@@ -135,7 +135,7 @@ fn request(key: &str) -> Value {
     event
 }
 
-async fn allowed(authorizer: &Container, key: &str) -> Result<bool, FunctionError> {
+pub(crate) async fn allowed(authorizer: &Container, key: &str) -> Result<bool, FunctionError> {
     let answer = authorizer.invoke(&request(key)).await?;
     let effect = &answer["policyDocument"]["Statement"][0]["Effect"];
     assert_eq!(answer["context"]["degraded"], "");
@@ -143,7 +143,7 @@ async fn allowed(authorizer: &Container, key: &str) -> Result<bool, FunctionErro
 }
 
 /// How many of so many calls pass, made in turn through several containers.
-async fn passed(authorizers: &[&Container], key: &str, calls: usize) -> usize {
+pub(crate) async fn passed(authorizers: &[&Container], key: &str, calls: usize) -> usize {
     let mut passed = 0;
     for i in 0..calls {
         let authorizer = authorizers[i % authorizers.len()];

@@ -5,6 +5,7 @@ use axum::http::header::ETAG;
 use axum::response::{IntoResponse, Response};
 use http_events::Problem;
 use limits::Fault;
+use limits::registry::MOST_RESET;
 use limits_postgres::{DatabaseError, Refusal, WriteError};
 use tracing::error;
 
@@ -90,6 +91,9 @@ impl From<Refusal> for Failure {
                     format!("is that of client {client}"),
                 )])
             }
+            Refusal::TooManyResets => conflict(format!(
+                "{MOST_RESET} single rules of this client were reset already: reset the client as a whole"
+            )),
             Refusal::ClientNamed { rule } => conflict(format!(
                 "rules name this client, {rule} for one: delete them first, or ask with ?cascade=true"
             )),

@@ -35,7 +35,9 @@ pub fn clients(state: State) -> Router {
 }
 
 fn rule_routes() -> Routes<State> {
-    use rules::{audit, batch, create, delete, list, pair, refresh, replace, revision, show};
+    use rules::{
+        audit, batch, create, delete, list, pair, refresh, replace, reset, revision, show,
+    };
     // The rest of the path, slashes and all: a resource that was decoded on the way has its own.
     const NAMED: &str = "/ratelimit/rules/{*name}";
     Routes::new()
@@ -49,6 +51,7 @@ fn rule_routes() -> Routes<State> {
         .post("/rule", pair::create, pair::describe_create)
         .put("/rule", pair::replace, pair::describe_replace)
         .delete("/rule", pair::delete, pair::describe_delete)
+        .post("/ratelimit/reset", reset::handle, reset::describe)
         .post("/ratelimit/refresh", refresh::handle, refresh::describe)
         .get("/ratelimit/revision", revision::handle, revision::describe)
         .get("/ratelimit/audit", audit::handle, audit::describe)

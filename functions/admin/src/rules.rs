@@ -8,6 +8,7 @@ pub(crate) mod list;
 pub(crate) mod pair;
 pub(crate) mod refresh;
 pub(crate) mod replace;
+pub(crate) mod reset;
 pub(crate) mod revision;
 pub(crate) mod show;
 

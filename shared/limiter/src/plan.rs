@@ -21,11 +21,13 @@ pub(crate) struct Owners<'a> {
 }
 
 impl<'a> Owners<'a> {
-    fn of(&self, per: Per) -> Owner<'a> {
+    /// The owner of the bucket of a rule; none is the default limit.
+    fn of(&self, rule: Option<&Rule>) -> Owner<'a> {
+        let per = rule.map_or(Per::Client, |rule| rule.draft().per);
         match (per, self.client, self.address) {
             (Per::Client, Some(client), _) => Owner::Client {
                 id: &client.id,
-                generation: client.generation,
+                generation: client.resets.of(rule.map(Rule::id)),
             },
             (Per::Client | Per::Ip, _, Some(address)) => Owner::Address(address),
             // No rule per address applies without one, and nobody without a client is known without one.
@@ -35,7 +37,7 @@ impl<'a> Owners<'a> {
 
     /// The lane whose epoch stands for the caller.
     pub(crate) fn lane(&self) -> Lane {
-        self.of(Per::Client).lane()
+        self.of(None).lane()
     }
 }
 
@@ -121,11 +123,11 @@ impl<'a> Plan<'a> {
         let Some((quota, cost)) = quota.and_then(|quota| Some((quota, quota.cost(tokens)?))) else {
             return;
         };
-        let owner = owners.of(rule.map_or(Per::Client, |rule| rule.draft().per));
+        let owner = owners.of(rule);
         self.counted.push(rule);
         self.buckets.push(Bucket {
             lane: owner.lane(),
-            name: BucketName::new(rule.map(Rule::id), &owner, quota),
+            name: BucketName::new(rule, &owner, quota),
             quota,
             cost,
             shadow,

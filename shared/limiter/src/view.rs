@@ -152,7 +152,7 @@ impl View {
                         let good =
                             |set: &RuleSet| set.get(id).filter(|rule| !rule.is_stand_in()).cloned();
                         let kept: Option<Rule> = good(&self.rules).or_else(|| good(&last_good));
-                        if let Some(rule) = kept.or(stand_in) {
+                        if let Some(rule) = kept.map(Arc::new).or(stand_in) {
                             self.rules.put(rule);
                         }
                     }

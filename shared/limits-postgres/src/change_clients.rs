@@ -169,7 +169,6 @@ async fn put(
             .as_ref()
             .map_or(write.at(), |before| before.created_at),
         updated_at: write.at(),
-        generation: before.as_ref().map_or(0, |before| before.generation),
     };
     if let Some(name) = client.principal_name()
         && let Some(other) = write.session.client_of(&name).await?
@@ -183,7 +182,7 @@ async fn put(
 }
 
 /// Every key's entry tells of its client.
-async fn touch_keys(write: &mut Write, client: &str) -> Result<(), WriteError> {
+pub(crate) async fn touch_keys(write: &mut Write, client: &str) -> Result<(), WriteError> {
     for key in write.session.keys(client, None, usize::MAX).await? {
         write.touch(Name::Key(key.hash));
     }

@@ -1,11 +1,12 @@
 //! What the published copy is made from.
 
-use limits::registry::Name;
+use limits::registry::{Name, Resets};
 use limits::{Client, Lane};
 use serde_json::Value;
 use uuid::Uuid;
 
 use crate::database::{Database, DatabaseError};
+use crate::record::ClientRecord;
 
 /// The newest write. The number alone says nothing after a restore: the id tells one history from another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -38,6 +39,18 @@ pub struct Changes {
     pub chunks: Vec<u16>,
     /// The registry entries that changed, by revision; where `known` is false the newest of each lane that has any.
     pub registry: Vec<RegistryChange>,
+}
+
+/// What the registry tells of a client's id: one that is not registered is told where its counters were reset.
+pub(crate) fn entry_of(id: &str, client: Option<ClientRecord>, resets: Resets) -> Option<Client> {
+    match client {
+        Some(client) => Some(client.entry(resets)),
+        None if resets.is_empty() => None,
+        None => Some(Client {
+            resets,
+            ..Client::unregistered(id)
+        }),
+    }
 }
 
 impl Database {

@@ -5,6 +5,7 @@
 
 mod feed;
 mod registry;
+mod resets;
 mod rules;
 
 use std::collections::BTreeMap;
@@ -12,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use limits::Lane;
-use limits::registry::Name;
+use limits::registry::{Name, Resets};
 use time::OffsetDateTime;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio::time::timeout;
@@ -37,6 +38,8 @@ struct State {
     chunks: BTreeMap<u16, u64>,
     clients: BTreeMap<String, ClientRecord>,
     keys: BTreeMap<Uuid, KeyRecord>,
+    rule_resets: BTreeMap<Uuid, u64>,
+    client_resets: BTreeMap<String, Resets>,
     names: BTreeMap<Name, Named>,
     audit: Vec<AuditRecord>,
 }
@@ -69,6 +72,8 @@ impl Memory {
             chunks: BTreeMap::new(),
             clients: BTreeMap::new(),
             keys: BTreeMap::new(),
+            rule_resets: BTreeMap::new(),
+            client_resets: BTreeMap::new(),
             names: BTreeMap::new(),
             audit: Vec::new(),
         };

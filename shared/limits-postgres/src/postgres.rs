@@ -8,6 +8,7 @@ mod audit;
 mod clients;
 mod feed;
 mod migration;
+mod resets;
 mod rules;
 mod transaction;
 

@@ -1,6 +1,6 @@
 //! What is kept of rules, clients and keys, in the shape in which the API shows it.
 
-use limits::registry::{Client, ClientStatus, MayAsk};
+use limits::registry::{Client, ClientStatus, MayAsk, Resets};
 use limits::rule::Tier;
 use limits::{Draft, Fault, Rule};
 use serde::{Deserialize, Serialize};
@@ -59,21 +59,18 @@ pub struct ClientRecord {
     /// When it was last changed.
     #[serde(with = "moment")]
     pub updated_at: OffsetDateTime,
-    /// How often all its counters were made to start fresh.
-    #[serde(skip_serializing)]
-    pub generation: u64,
 }
 
 impl ClientRecord {
-    /// What the registry tells of it.
-    pub(crate) fn entry(&self) -> Client {
+    /// What the registry tells of it, its counters having been reset so.
+    pub(crate) fn entry(&self, resets: Resets) -> Client {
         Client {
             id: self.client_id.clone(),
             registered: true,
             tier: Some(self.tier),
             status: self.status,
             may_ask: self.may_ask,
-            generation: self.generation,
+            resets,
             expires_at: None,
         }
     }
@@ -120,7 +117,7 @@ pub struct AuditRecord {
     pub at: OffsetDateTime,
     /// Who.
     pub actor: String,
-    /// What: `create`, `update` or `delete`.
+    /// What: `create`, `update`, `delete` or `reset`.
     pub action: Action,
     /// The rule that it was done to.
     pub rule: Option<Uuid>,
@@ -144,9 +141,14 @@ pub enum Action {
     Update,
     /// Something gone.
     Delete,
+    /// Counters that start fresh.
+    Reset,
 }
 
 impl Action {
+    /// Every one of them.
+    pub const ALL: [Self; 4] = [Self::Create, Self::Update, Self::Delete, Self::Reset];
+
     pub(crate) fn of<T>(before: Option<&T>, after: Option<&T>) -> Self {
         match (before, after) {
             (None, _) => Action::Create,

@@ -64,6 +64,9 @@ pub enum Refusal {
         /// The other client.
         client: String,
     },
+    /// As many single rules of the client were reset as can be remembered.
+    #[error("too many single rules of the client were reset")]
+    TooManyResets,
     /// Rules name the client.
     #[error("rules name the client")]
     ClientNamed {

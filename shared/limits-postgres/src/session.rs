@@ -1,6 +1,6 @@
 //! One conversation with a store, in the words that the operations are written in.
 
-use limits::registry::Name;
+use limits::registry::{Name, Resets};
 use limits::rule::{Per, Status, Tier};
 use limits::{Client, Lane, Place};
 use serde_json::Value;
@@ -166,6 +166,24 @@ impl Session {
 
     pub(crate) async fn remove_key(&mut self, id: Uuid) -> Answer<()> {
         either!(self, c => c.remove_key(id), v => v.remove_key(id))
+    }
+
+    /// The newest reset of all counters of a rule; 0 where there was none.
+    pub(crate) async fn rule_generation(&mut self, rule: Uuid) -> Answer<u64> {
+        either!(self, c => c.rule_generation(rule), v => v.rule_generation(rule))
+    }
+
+    pub(crate) async fn put_rule_generation(&mut self, rule: Uuid, generation: u64) -> Answer<()> {
+        either!(self, c => c.put_rule_generation(rule, generation), v => v.put_rule_generation(rule, generation))
+    }
+
+    /// The resets of a client, registered or not.
+    pub(crate) async fn client_resets(&mut self, client: &str) -> Answer<Resets> {
+        either!(self, c => c.client_resets(client), v => v.client_resets(client))
+    }
+
+    pub(crate) async fn put_client_resets(&mut self, client: &str, resets: &Resets) -> Answer<()> {
+        either!(self, c => c.put_client_resets(client, resets), v => v.put_client_resets(client, resets))
     }
 
     pub(crate) async fn audit(

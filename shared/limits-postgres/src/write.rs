@@ -10,6 +10,7 @@ use uuid::Uuid;
 use crate::database::DatabaseError;
 use crate::record::{Action, AuditRecord, ClientRecord, KeyRecord, RuleRecord, shown};
 use crate::refusal::WriteError;
+use crate::reset::Reset;
 use crate::session::Session;
 
 /// What a write made, and the revision that it made it at.
@@ -120,6 +121,22 @@ impl Write {
                 ..self.blank(Action::of(before, after))
             });
         }
+    }
+
+    /// Notes what was reset: of `rule` where it is told. The rule's place in the published copy follows where every owner's was.
+    pub(crate) fn note_reset(&mut self, rule: Option<&RuleRecord>, before: &Reset, after: &Reset) {
+        if after.client.is_none() {
+            let chunk = rule.map(|rule| limits::chunk_of(rule.id));
+            self.sealing.chunks.extend(chunk);
+        }
+        let named = rule.and_then(|rule| rule.draft.client.clone());
+        self.note(AuditRecord {
+            rule: after.rule_id,
+            clients: after.client.clone().or(named).into_iter().collect(),
+            before: Some(shown(before)),
+            after: Some(shown(after)),
+            ..self.blank(Action::Reset)
+        });
     }
 
     fn blank(&self, action: Action) -> AuditRecord {

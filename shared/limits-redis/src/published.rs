@@ -149,7 +149,7 @@ pub enum PublishedRule {
         /// Its id.
         id: Uuid,
         /// What of it could be understood: whom and what it concerns.
-        stand_in: Option<Rule>,
+        stand_in: Option<Arc<Rule>>,
     },
 }
 
@@ -179,16 +179,17 @@ pub fn read_chunk(body: &[u8]) -> Result<Vec<PublishedRule>, StoreError> {
 }
 
 fn read_rule(id: Uuid, json: &str) -> PublishedRule {
-    let rule = serde_json::from_str::<Draft>(json)
+    let rule = read_draft(json)
         .map_err(|error| error.to_string())
-        .and_then(|draft| {
+        .and_then(|(draft, generation)| {
             let first = |faults: Vec<Fault>| {
                 faults
                     .first()
                     .map(|f| format!("{} {}", f.field, f.detail))
                     .unwrap_or_default()
             };
-            Rule::new(id, draft).map_err(first)
+            let rule = Rule::new(id, draft).map_err(first)?;
+            Ok(rule.with_generation(generation))
         });
     match rule {
         Ok(rule) => PublishedRule::Rule(Arc::new(rule)),
@@ -196,8 +197,21 @@ fn read_rule(id: Uuid, json: &str) -> PublishedRule {
             tracing::error!(rule = %id, %error, "a published rule is not understood");
             PublishedRule::Unread {
                 id,
-                stand_in: stand_in(id, json),
+                stand_in: stand_in(id, json).map(Arc::new),
             }
+        }
+    }
+}
+
+/// What was written of a rule, and its generation. Few have one: those alone are read twice.
+fn read_draft(json: &str) -> serde_json::Result<(Draft, u64)> {
+    match serde_json::from_str(json) {
+        Ok(draft) => Ok((draft, 0)),
+        Err(error) => {
+            let mut row: serde_json::Map<_, _> = serde_json::from_str(json)?;
+            let generation = row.remove("generation").ok_or(error)?;
+            let draft = serde_json::from_value(row.into())?;
+            Ok((draft, serde_json::from_value(generation)?))
         }
     }
 }
@@ -224,4 +238,46 @@ fn stand_in(id: Uuid, json: &str) -> Option<Rule> {
             ..Draft::new(text("resource")?, Some(1), 1)
         },
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(rule: &str) -> PublishedRule {
+        let chunk = format!("1 2\n[[\"{}\", {rule}]]", Uuid::nil());
+        read_chunk(chunk.as_bytes()).unwrap().remove(0)
+    }
+
+    #[test]
+    fn a_generation_is_read_and_any_other_field_that_is_not_known_is_not_understood() {
+        for (rule, generation) in [
+            (r#"{"resource": "/a", "limit": 1, "time_window": 60}"#, 0),
+            (
+                r#"{"resource": "/a", "limit": 1, "time_window": 60, "generation": 7}"#,
+                7,
+            ),
+        ] {
+            match read(rule) {
+                PublishedRule::Rule(rule) => assert_eq!(rule.generation(), generation),
+                PublishedRule::Unread { .. } => panic!("{rule}"),
+            }
+        }
+        for rule in [
+            r#"{"resource": "/a", "limit": 1, "time_window": 60, "colour": 7}"#,
+            r#"{"resource": "/a", "limit": 1, "time_window": 60, "generation": 7, "colour": 7}"#,
+            r#"{"resource": "/a", "limit": 1, "time_window": 60, "generation": -1}"#,
+        ] {
+            assert!(
+                matches!(
+                    read(rule),
+                    PublishedRule::Unread {
+                        stand_in: Some(_),
+                        ..
+                    }
+                ),
+                "{rule}"
+            );
+        }
+    }
 }

@@ -2,13 +2,12 @@
 
 use std::net::IpAddr;
 
+use crate::lane::Lane;
+use crate::quota::Quota;
+use crate::rule::Rule;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
-use uuid::Uuid;
-
-use crate::lane::Lane;
-use crate::quota::Quota;
 
 /// Changes whenever the meaning of the kept state does, so that two versions of the code never share a bucket.
 const FORMAT: u8 = 1;
@@ -23,7 +22,7 @@ pub enum Owner<'a> {
     Client {
         /// Its id.
         id: &'a str,
-        /// How often its counters were made to start fresh.
+        /// Since when its counter of the rule counts ([`crate::registry::Resets::of`]).
         generation: u64,
     },
     /// One address; of IPv6 its /64.
@@ -66,14 +65,24 @@ pub fn network(address: IpAddr) -> IpAddr {
 pub struct BucketName([u8; NAME_LENGTH]);
 
 impl BucketName {
-    /// The bucket of a rule (none: the default limit) for an owner. A change of algorithm or window names another bucket, a
-    /// change of limit or burst does not.
-    pub fn new(rule: Option<Uuid>, owner: &Owner<'_>, quota: &Quota) -> Self {
+    /// The bucket of a rule (none: the default limit) for an owner. A change of algorithm or window names another bucket, and so
+    /// does a reset; a change of limit or burst does not.
+    pub fn new(rule: Option<&Rule>, owner: &Owner<'_>, quota: &Quota) -> Self {
         let mut hash = Sha256::new();
         hash.update([FORMAT]);
         // The default limit is no rule, not the rule whose id is nil.
-        hash.update([u8::from(rule.is_some())]);
-        hash.update(rule.unwrap_or_default().as_bytes());
+        match rule.map(|rule| (rule.id(), rule.generation())) {
+            None => hash.update([0; 17]),
+            Some((id, 0)) => {
+                hash.update([1]);
+                hash.update(id.as_bytes());
+            }
+            Some((id, generation)) => {
+                hash.update([2]);
+                hash.update(id.as_bytes());
+                hash.update(generation.to_le_bytes());
+            }
+        }
         hash.update(quota.algorithm().as_str());
         hash.update([0]);
         hash.update(quota.window_seconds().to_le_bytes());
@@ -124,15 +133,22 @@ pub struct Bucket<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rule::Algorithm;
+    use crate::rule::{Algorithm, Draft};
+    use uuid::Uuid;
 
     fn quota(limit: u64, window: u64) -> Quota {
         Quota::new(Algorithm::TokenBucket, limit, None, window).unwrap()
     }
 
+    fn rule(id: u128) -> Rule {
+        Rule::new(Uuid::from_u128(id), Draft::new("*", Some(5), 60)).unwrap()
+    }
+
     #[test]
     fn a_bucket_is_named_by_what_makes_it_another_one() {
-        let (rule, other) = (Some(Uuid::from_u128(1)), Some(Uuid::from_u128(2)));
+        let (nil, rule, other) = (rule(0), rule(1), rule(2));
+        let reset = rule.clone().with_generation(1);
+        let (nil, rule, other) = (Some(&nil), Some(&rule), Some(&other));
         let client = Owner::Client {
             id: "a",
             generation: 0,
@@ -147,7 +163,8 @@ mod tests {
         for another in [
             BucketName::new(other, &client, &quota(5, 60)),
             BucketName::new(None, &client, &quota(5, 60)),
-            BucketName::new(Some(Uuid::nil()), &client, &quota(5, 60)),
+            BucketName::new(nil, &client, &quota(5, 60)),
+            BucketName::new(Some(&reset), &client, &quota(5, 60)),
             BucketName::new(rule, &client, &quota(5, 61)),
             BucketName::new(rule, &later, &quota(5, 60)),
             BucketName::new(rule, &address, &quota(5, 60)),

@@ -141,13 +141,14 @@ mod tests {
     use super::*;
     use crate::bucket::Owner;
     use crate::quota::Quota;
-    use crate::rule::Algorithm;
+    use crate::rule::{Algorithm, Draft, Rule};
     use uuid::Uuid;
 
     fn bucket(id: u128, quota: &Quota, shadow: bool) -> Bucket<'_> {
+        let rule = Rule::new(Uuid::from_u128(id), Draft::new("*", Some(1), 60)).unwrap();
         Bucket {
             lane: crate::Lane::SHARED,
-            name: BucketName::new(Some(Uuid::from_u128(id)), &Owner::All, quota),
+            name: BucketName::new(Some(&rule), &Owner::All, quota),
             cost: quota.cost(1).unwrap(),
             quota,
             shadow,

@@ -1,7 +1,10 @@
 //! Who is known: clients, the keys they show and the principals they come as.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use uuid::Uuid;
 
 use crate::lane::Lane;
 use crate::words::{Tier, words};
@@ -40,8 +43,9 @@ pub struct Client {
     pub status: ClientStatus,
     /// About whom it may ask.
     pub may_ask: MayAsk,
-    /// How often all its counters were made to start fresh: part of the name of its buckets.
-    pub generation: u64,
+    /// Since when its counters count: part of the names of its buckets.
+    #[serde(flatten)]
+    pub resets: Resets,
     /// On a key's entry: when the key ends, in Unix seconds; none is never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<i64>,
@@ -56,9 +60,36 @@ impl Client {
             tier: None,
             status: ClientStatus::Active,
             may_ask: MayAsk::Itself,
-            generation: 0,
+            resets: Resets::default(),
             expires_at: None,
         }
+    }
+}
+
+/// How many rules of one client may have been reset by themselves: what a container remembers of a client is bounded.
+pub const MOST_RESET: usize = 32;
+
+/// Since when the counters of a client count: numbers that are part of the names of its buckets, so that another one begins a
+/// fresh bucket. They never go back, whatever becomes of the client.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resets {
+    /// The newest reset of all its counters; 0 where there was none.
+    pub generation: u64,
+    /// The newest reset of single rules, where that is newer: at most [`MOST_RESET`].
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub generations: BTreeMap<Uuid, u64>,
+}
+
+impl Resets {
+    /// Whether nothing was ever reset.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// The newest reset that its bucket of a rule knows of; none as a rule is the default limit.
+    pub fn of(&self, rule: Option<Uuid>) -> u64 {
+        let own = rule.and_then(|rule| self.generations.get(&rule));
+        own.copied().unwrap_or(self.generation)
     }
 }
 
@@ -167,6 +198,27 @@ mod tests {
         assert_eq!(
             key_hash("abc"),
             "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+        );
+    }
+
+    #[test]
+    fn an_entry_is_read_by_whoever_knows_nothing_of_single_rules_and_from_whoever_does_not() {
+        let old = r#"{"client_id":"eve","registered":true,"tier":"free","status":"active","may_ask":"self","generation":4}"#;
+        let mut client: Client = serde_json::from_str(old).unwrap();
+        assert_eq!(client.resets.of(Some(Uuid::nil())), 4);
+        assert_eq!(serde_json::to_string(&client).unwrap(), old);
+        client.resets.generations.insert(Uuid::nil(), 5);
+        let text = serde_json::to_string(&client).unwrap();
+        let client: Client = serde_json::from_str(&text).unwrap();
+        let resets = &client.resets;
+        let other = Some(Uuid::max());
+        assert_eq!(
+            (
+                resets.of(Some(Uuid::nil())),
+                resets.of(other),
+                resets.of(None)
+            ),
+            (5, 4, 4)
         );
     }
 

@@ -174,6 +174,7 @@ impl Draft {
 pub struct Rule {
     id: Uuid,
     draft: Draft,
+    generation: u64,
     pattern: Pattern,
     quota: Option<Quota>,
 }
@@ -247,6 +248,7 @@ impl Rule {
             Ok(pattern) if faults.is_empty() => Ok(Self {
                 id,
                 draft,
+                generation: 0,
                 pattern,
                 quota,
             }),
@@ -264,14 +266,27 @@ impl Rule {
                 limit: Some(1),
                 ..draft
             },
+            generation: 0,
             pattern,
             quota: None,
         })
     }
 
+    /// The same rule, all of whose buckets were last reset at `generation`.
+    #[must_use]
+    pub fn with_generation(mut self, generation: u64) -> Self {
+        self.generation = generation;
+        self
+    }
+
     /// Its id.
     pub fn id(&self) -> Uuid {
         self.id
+    }
+
+    /// The newest reset of all its buckets, whoever owns them: part of their names. 0 where there was none.
+    pub fn generation(&self) -> u64 {
+        self.generation
     }
 
     /// What was written of it.

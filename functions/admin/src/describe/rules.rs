@@ -191,8 +191,7 @@ fn bucket() -> Shape {
 }
 
 fn audit() -> Shape {
-    let actions = [Action::Create, Action::Update, Action::Delete]
-        .map(|action| json!(action).as_str().unwrap_or_default().to_owned());
+    let actions = Action::ALL.map(|action| json!(action).as_str().unwrap_or_default().to_owned());
     Shape::object()
         .required("id", Shape::text())
         .required("revision", revision())

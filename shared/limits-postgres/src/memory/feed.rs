@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use limits::registry::Name;
 use limits::{Client, Lane};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::View;
-use crate::feed::{Changes, Head, RegistryChange};
+use crate::feed::{Changes, Head, RegistryChange, entry_of};
 use crate::record::shown;
 
 impl View {
@@ -66,6 +66,8 @@ impl View {
                 let mut published = shown(&rule.record);
                 if let Some(fields) = published.as_object_mut() {
                     fields.retain(|name, _| name != "created_at" && name != "updated_at");
+                    let reset = self.state.rule_resets.get(&rule.record.id);
+                    fields.extend(reset.map(|at| ("generation".to_owned(), json!(at))));
                 }
                 (rule.chunk, published)
             });
@@ -105,17 +107,21 @@ impl View {
 
     fn entry(&self, name: &Name) -> Option<Client> {
         match name {
-            Name::Client(id) => self.client(id).map(|client| client.entry()),
+            Name::Client(id) => {
+                let resets = self.client_resets(id);
+                entry_of(id, self.client(id), resets)
+            }
             Name::Principal(principal) => {
                 let id = self.client_of(principal)?;
-                self.client(&id).map(|client| client.entry())
+                let resets = self.client_resets(&id);
+                entry_of(&id, self.client(&id), resets)
             }
             Name::Key(hash) => {
                 let key = self.state.keys.values().find(|key| key.hash == *hash)?;
                 let client = self.client(&key.client_id)?;
                 Some(Client {
                     expires_at: key.expires_at.map(|end| end.unix_timestamp()),
-                    ..client.entry()
+                    ..client.entry(self.client_resets(&key.client_id))
                 })
             }
         }

@@ -7,13 +7,13 @@ use crate::database::DatabaseError;
 use crate::record::{ClientRecord, KeyRecord};
 
 const PUT_CLIENT: &str = "
-    INSERT INTO clients (client_id, tier, status, principal, principal_name, may_ask, description, generation, revision,
-        created_at, updated_at)
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+    INSERT INTO clients (client_id, tier, status, principal, principal_name, may_ask, description, revision, created_at,
+        updated_at)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
     ON CONFLICT (client_id) DO UPDATE SET
         tier = excluded.tier, status = excluded.status, principal = excluded.principal,
         principal_name = excluded.principal_name, may_ask = excluded.may_ask, description = excluded.description,
-        generation = excluded.generation, revision = excluded.revision, updated_at = excluded.updated_at";
+        revision = excluded.revision, updated_at = excluded.updated_at";
 
 const PUT_KEY: &str = "
     INSERT INTO api_keys (key_id, client_id, hash, description, revision, created_at, expires_at)
@@ -60,7 +60,6 @@ impl Connection {
             client.principal_name() => TEXT,
             client.may_ask.as_str() => TEXT,
             client.description => TEXT,
-            bigint(client.generation) => INT8,
             bigint(client.revision) => INT8,
             client.created_at => TIMESTAMPTZ,
             client.updated_at => TIMESTAMPTZ,

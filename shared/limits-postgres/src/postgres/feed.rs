@@ -1,6 +1,6 @@
 //! What the published copy is made from, in Postgres: each answer is one statement, so that it is one snapshot.
 
-use limits::registry::Name;
+use limits::registry::{Name, Resets};
 use limits::{Client, Lane};
 use serde_json::Value;
 use tokio_postgres::Row;
@@ -10,7 +10,7 @@ use super::{
     BULK_DEADLINE, Connection, STATEMENT_DEADLINE, bigint, column, revision, rows_at_most, with,
 };
 use crate::database::{DatabaseError, readable};
-use crate::feed::{Changes, Head, RegistryChange};
+use crate::feed::{Changes, Head, RegistryChange, entry_of};
 use crate::record::ClientRecord;
 
 const CHANGES: &str = "
@@ -33,10 +33,12 @@ const CHANGES: &str = "
 const CHUNKS: &str = "
     SELECT head.revision, head.id, rules.chunk,
         to_jsonb(rules) - ARRAY['pattern', 'pattern_digest', 'head', 'chunk', 'created_at', 'updated_at']
-    FROM head LEFT JOIN rules ON rules.chunk = ANY ($1)";
+            || CASE WHEN rule IS NULL THEN '{}' ELSE jsonb_build_object('generation', generation) END
+    FROM head LEFT JOIN rules ON rules.chunk = ANY ($1) LEFT JOIN rule_resets ON rule = rules.id";
 
 const ENTRIES: &str = "
-    SELECT head.revision, head.id, place, to_jsonb(clients), floor(extract(epoch FROM api_keys.expires_at))::bigint
+    SELECT head.revision, head.id, place, to_jsonb(clients), floor(extract(epoch FROM api_keys.expires_at))::bigint,
+        to_jsonb(client_resets)
     FROM head
     LEFT JOIN unnest($1, $2) WITH ORDINALITY AS name (kind, id, place) ON true
     LEFT JOIN api_keys ON name.kind = 'key' AND api_keys.hash = name.id
@@ -45,6 +47,10 @@ const ENTRIES: &str = "
         WHEN 'client' THEN name.id
         WHEN 'key' THEN api_keys.client_id
         ELSE owner.client_id
+    END
+    LEFT JOIN client_resets ON client_resets.client_id = CASE name.kind
+        WHEN 'client' THEN name.id
+        ELSE clients.client_id
     END
     ORDER BY place";
 
@@ -212,16 +218,18 @@ impl Connection {
             let Some(name) = name else { continue };
             let client: Option<Value> = column(row, 3)?;
             let expires_at: Option<i64> = column(row, 4)?;
-            match client {
-                None => entries.push((name.clone(), None)),
-                Some(client) => entries.extend(readable::<ClientRecord>(client).map(|client| {
-                    let entry = Client {
-                        expires_at,
-                        ..client.entry()
-                    };
-                    (name.clone(), Some(entry))
-                })),
-            }
+            let resets: Option<Value> = column(row, 5)?;
+            let client = client.map(readable::<ClientRecord>);
+            let entry = match (client, resets.map_or(Some(Resets::default()), readable)) {
+                // One that cannot be read is not told at all.
+                (Some(None), _) | (_, None) => continue,
+                (client, Some(resets)) => entry_of(name.id(), client.flatten(), resets),
+            };
+            let entry = entry.map(|client| Client {
+                expires_at,
+                ..client
+            });
+            entries.push((name.clone(), entry));
         }
         Ok((head, entries))
     }
