@@ -257,7 +257,10 @@ fn write_path(path: &str, canonical: &mut String) -> Result<(), String> {
             return Err("must have wildcards as whole segments: `*`, `**`, `{name}`".to_owned());
         } else {
             let names = segments(step);
-            if names.is_empty() {
+            // What an escaped `..` takes back may be a wildcard before it.
+            let decoded = unescape(step);
+            let mut parts = decoded.split('/').filter_map(|part| part.split(';').next());
+            if names.is_empty() || parts.any(|part| part == "..") {
                 return Err("must not have segments that no path has: `.`, `..`, `;x`".to_owned());
             }
             for name in names {
@@ -387,6 +390,8 @@ mod tests {
             "a/b",
             "a b",
             "/a/../b",
+            "/a/x%2F..%2Fb",
+            "/*/%2e%2e%2Fb",
             "/a/%00",
             "/\u{7}",
         ] {
