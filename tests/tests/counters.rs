@@ -110,7 +110,7 @@ fn asked(kinds: &[Kind; 4], step: &Step) -> Vec<(usize, Quota, u64)> {
 }
 
 /// A rule for the name of a bucket.
-fn rule(id: u128) -> Rule {
+pub(crate) fn rule(id: u128) -> Rule {
     Rule::new(Uuid::from_u128(id), Draft::new("*", Some(1), 60)).unwrap()
 }
 
@@ -131,7 +131,7 @@ fn buckets<'a>(asked: &'a [(usize, Quota, u64)], shadows: usize, of: Uuid) -> Ve
 }
 
 /// The script with its clock in a key, so that a test can turn it.
-fn script_with_a_clock() -> String {
+pub(crate) fn script_with_a_clock() -> String {
     let (real, told) = ("call('TIME')", "cjson.decode(redis.call('GET', 'clock'))");
     assert!(take::text().contains(real));
     take::text().replace(real, told)
@@ -417,181 +417,6 @@ fn the_model_is_exact_over_random_schedules() {
             },
         )
         .unwrap();
-}
-
-/// The script over a clock that a story turns, and one bucket of it.
-struct Turned {
-    // Its own: the clock is a key of no prefix.
-    _server: local::servers::Redis,
-    connection: redis::Connection,
-    keys: Keys,
-    hash: String,
-    now_us: u64,
-}
-
-impl Turned {
-    fn new() -> Self {
-        let server = local::servers::Redis::start().unwrap();
-        let client = redis::Client::open(server.url()).unwrap();
-        let mut connection = client.get_connection().unwrap();
-        let keys = Keys::new("t").unwrap();
-        let mut load = redis::cmd("SCRIPT");
-        let hash = load.arg("LOAD").arg(script_with_a_clock());
-        let hash = hash.query(&mut connection).unwrap();
-        let mut epoch = redis::cmd("SET");
-        let epoch = epoch.arg(keys.epoch(Lane::SHARED)).arg(1);
-        epoch.exec(&mut connection).unwrap();
-        Self {
-            _server: server,
-            connection,
-            keys,
-            hash,
-            now_us: 0,
-        }
-    }
-
-    fn ask(&mut self, operation: Operation, rule: u128, quota: &Quota, tokens: u64) -> Answer {
-        let buckets = [Bucket {
-            lane: Lane::SHARED,
-            name: BucketName::new(Some(&self::rule(rule)), &Owner::All, quota),
-            quota,
-            cost: quota.cost(tokens).unwrap(),
-            shadow: false,
-        }];
-        let call = Call {
-            operation,
-            epoch: 1,
-            lanes: &[Lane::SHARED],
-            buckets: &buckets,
-        };
-        let (seconds, us) = (self.now_us / 1_000_000, self.now_us % 1_000_000);
-        let clock = format!("[\"{seconds}\",\"{us}\"]");
-        let mut set = redis::cmd("SET");
-        let set = set.arg("clock").arg(clock);
-        set.exec(&mut self.connection).unwrap();
-        let names = take::names(&self.keys, &call);
-        let reply = redis::cmd("EVALSHA")
-            .arg(&self.hash)
-            .arg(names.len())
-            .arg(names)
-            .arg(take::arguments(&call))
-            .query(&mut self.connection)
-            .unwrap();
-        match take::read(&call, reply).unwrap() {
-            Reply::Answers(answers) => answers[0],
-            Reply::Behind(epoch) => panic!("behind {epoch}"),
-        }
-    }
-}
-
-#[test]
-fn the_seconds_that_are_told_are_enough_and_one_less_is_not() {
-    let mut turned = Turned::new();
-    let start = 1_796_000_523_250_000_u64;
-    let mut rule = 0;
-    for algorithm in Algorithm::ALL {
-        for window in [1, 2, 60, 3_600, 86_400, 604_800] {
-            for limit in [1, 3, 7, 100] {
-                rule += 1;
-                turned.now_us = start;
-                let quota = Quota::new(*algorithm, limit, None, window).unwrap();
-                // Some of it, at moments that are no whole seconds, until no more is there.
-                let mut taken = 0;
-                while turned.ask(Operation::Take, rule, &quota, 1).room {
-                    taken += 1;
-                    turned.now_us += 1_370;
-                }
-                assert!(taken >= quota.most_at_once());
-                let denied = turned.ask(Operation::Take, rule, &quota, 1);
-                let wait = denied.reading.wait(&quota, quota.cost(1).unwrap());
-                let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
-                let at = turned.now_us;
-                turned.now_us = at + (seconds - 1) * 1_000_000;
-                let early = turned.ask(Operation::Take, rule, &quota, 1);
-                assert!(!early.room, "{algorithm} {limit}/{window} {seconds} s");
-                turned.now_us = at + seconds * 1_000_000;
-                let enough = turned.ask(Operation::Take, rule, &quota, 1);
-                assert!(enough.room, "{algorithm} {limit}/{window} {seconds} s");
-            }
-        }
-    }
-}
-
-#[test]
-fn a_bucket_admits_its_burst_at_once_and_then_its_rate_however_fast_one_asks() {
-    let mut turned = Turned::new();
-    for (rule, limit, window, asks_every_us) in [
-        (1, 1_000, 60, 11_000),
-        (2, 6_000, 1, 150),
-        (3, 2_000, 1, 333),
-        (4, 100, 1, 7_000),
-        // One who asks faster than a token comes back gets each of them all the same.
-        (5, 1, 1, 500_000),
-        (6, 100, 900, 1_000_000),
-    ] {
-        turned.now_us = 1_796_000_520_000_000;
-        let quota = Quota::new(Algorithm::TokenBucket, limit, None, window).unwrap();
-        let mut burst = 0;
-        while turned.ask(Operation::Take, rule, &quota, 1).room {
-            burst += 1;
-        }
-        assert_eq!(burst, limit, "{limit}/{window}");
-        let (began, mut admitted) = (turned.now_us, 0);
-        for _ in 0..500 {
-            turned.now_us += asks_every_us;
-            admitted += u64::from(turned.ask(Operation::Take, rule, &quota, 1).room);
-        }
-        // A token that came back after a question is had by the next one: of all but the last interval not one is lost.
-        let back = |us: u64| us * limit / (window * 1_000_000);
-        let passed = turned.now_us - began;
-        let asked = 500.min(back(passed));
-        assert!(admitted <= asked, "{limit}/{window}: {admitted} of {asked}");
-        assert!(
-            admitted >= 500.min(back(passed - asks_every_us)),
-            "{limit}/{window}: {admitted} of {asked}"
-        );
-    }
-}
-
-#[test]
-fn a_sliding_window_weighs_the_last_minute_by_what_is_left_of_this_one() {
-    let mut turned = Turned::new();
-    let quota = |limit| Quota::new(Algorithm::SlidingWindow, limit, None, 60).unwrap();
-    // A hundred in the minute before, eighty in this one, twenty seconds into it: 146.7.
-    let minute = 1_796_000_520_000_000;
-    for (rule, limit, passes) in [(1, 120, false), (2, 147, false), (3, 148, true)] {
-        turned.now_us = minute - 10_000_000;
-        assert!(turned.ask(Operation::Take, rule, &quota(200), 100).room);
-        turned.now_us = minute + 20_000_000;
-        assert!(turned.ask(Operation::Take, rule, &quota(200), 80).room);
-        let answer = turned.ask(Operation::Look, rule, &quota(limit), 1);
-        assert_eq!(answer.room, passes, "{limit}");
-        let left = answer.reading.remaining(&quota(limit));
-        assert_eq!(left, u64::from(passes), "{limit}");
-    }
-}
-
-#[test]
-fn every_algorithm_keeps_its_state_over_a_change_of_limit_and_none_over_a_change_of_algorithm() {
-    let mut turned = Turned::new();
-    turned.now_us = 1_796_000_520_000_000;
-    for algorithm in Algorithm::ALL {
-        let burst = |limit| (*algorithm == Algorithm::LeakyBucket).then_some(limit);
-        let quota = |limit| Quota::new(*algorithm, limit, burst(limit), 86_400).unwrap();
-        let mut admitted = |limit: u64| {
-            let calls = 0..50;
-            let passed = |_: &i32| turned.ask(Operation::Take, 1, &quota(limit), 1).room;
-            calls.take_while(passed).count()
-        };
-        let steps = [
-            admitted(10),
-            admitted(20),
-            admitted(5),
-            admitted(20),
-            admitted(25),
-        ];
-        assert_eq!(steps, [10, 10, 0, 0, 5], "{algorithm}");
-    }
 }
 
 #[test]

@@ -16,6 +16,7 @@ mod events;
 mod forgeries;
 mod hostile;
 mod identity;
+mod known_answers;
 mod openapi;
 mod operation;
 mod pairs;

@@ -43,6 +43,12 @@ impl State {
     }
 }
 
+/// The window of `now` where `start` is that of a clock more than a second ahead.
+fn mended_start(start: u64, quota: &Quota, now: u64) -> Option<u64> {
+    let ahead = start.checked_sub(now)?;
+    (ahead > quota.tick().per_second()).then(|| now - now % quota.window_ticks())
+}
+
 /// What a bucket says at one moment to a call of one cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reading {

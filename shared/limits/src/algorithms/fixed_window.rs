@@ -17,11 +17,7 @@ impl State {
     /// The state from which counting goes on after a clock that was further ahead than a second: what it counted belongs to the
     /// window of `now`. None where there is nothing to mend.
     pub(super) fn mended(self, quota: &Quota, now: u64) -> Option<Self> {
-        let ahead = self.start.checked_sub(now)?;
-        (ahead > quota.tick().per_second()).then_some(Self {
-            start: now - now % quota.window_ticks(),
-            ..self
-        })
+        super::mended_start(self.start, quota, now).map(|start| Self { start, ..self })
     }
 }
 
