@@ -98,6 +98,21 @@ fn two_rules_of_one_id_are_told_with_both_lines() {
 }
 
 #[test]
+fn an_alias_stands_for_its_anchor_and_so_for_the_same_place() {
+    let (local, folder) = (Local::start(), Folder::new());
+    let text = "rules:\n  - &x {resource: /x, limit: &n 5, time_window: 60}\n  - {resource: /y, limit: *n, time_window: 60}\n";
+    let file = folder.file("rules.yaml", text);
+    let plan = local.weir(&["rules", "plan", "-f", &file]).well(2).out;
+    assert_eq!(plan.matches("    limit: 5\n").count(), 2, "{plan}");
+    let file = folder.file("rules.yaml", &format!("{text}  - *x\n"));
+    let told = local.weir(&["rules", "plan", "-f", &file]).error();
+    assert!(
+        told.contains("must not stand beside the rule in line 2"),
+        "{told}"
+    );
+}
+
+#[test]
 fn what_is_not_yaml_or_no_file_of_rules_is_told() {
     let (local, folder) = (Local::start(), Folder::new());
     for (text, wanted) in [

@@ -207,19 +207,27 @@ fn refuse_twins(rules: &[WrittenRule], faults: &mut Faults) {
     let mut places: HashMap<Place, Position> = HashMap::new();
     for rule in rules {
         if rule.has_id {
-            let first = *ids.entry(rule.rule.id()).or_insert(rule.at);
-            if first != rule.at {
-                let detail = format!("is the id of the rule in line {} too", first.line);
-                faults.add(rule.position("id"), "id", detail);
+            match ids.get(&rule.rule.id()) {
+                Some(first) => {
+                    let detail = format!("is the id of the rule in line {} too", first.line);
+                    faults.add(rule.position("id"), "id", detail);
+                }
+                None => {
+                    ids.insert(rule.rule.id(), rule.at);
+                }
             }
         }
-        let first = *places.entry(rule.rule.place()).or_insert(rule.at);
-        if first != rule.at {
-            let detail = format!(
-                "must not stand beside the rule in line {}: there is one rule for each resource, client, tier, per, algorithm and time_window",
-                first.line
-            );
-            faults.add(rule.at, "", detail);
+        match places.get(&rule.rule.place()) {
+            Some(first) => {
+                let detail = format!(
+                    "must not stand beside the rule in line {}: there is one rule for each resource, client, tier, per, algorithm and time_window",
+                    first.line
+                );
+                faults.add(rule.at, "", detail);
+            }
+            None => {
+                places.insert(rule.rule.place(), rule.at);
+            }
         }
     }
 }
