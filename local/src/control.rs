@@ -91,6 +91,8 @@ mod tests {
             ("/ratelimit/status/a%2Fb", "check a/b"),
             ("/ratelimit/status", "check"),
             ("/throttleRequest", "check"),
+            ("/setThrottleRule", "rules"),
+            ("/getThrottleRule", "rules"),
         ] {
             let mut request = Request::post(path).body(Body::empty()).unwrap();
             let caller: SocketAddr = "127.0.0.1:5000".parse().unwrap();

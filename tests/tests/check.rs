@@ -4,11 +4,11 @@ use local::servers::{End, Redis};
 use serde_json::{Value, json};
 use tests::{Container, Function, Operator};
 
-const ORDERS: &str = "arn:aws:sts::123456789012:assumed-role/orders/session";
+pub(crate) const ORDERS: &str = "arn:aws:sts::123456789012:assumed-role/orders/session";
 const GATEWAY: &str = "arn:aws:iam::123456789012:role/edge/gateway";
 
 /// What a function URL sends; `asker` is the ARN of an IAM identity, if there is one.
-fn event(method: &str, path: &str, query: &str, asker: Option<&str>) -> Value {
+pub(crate) fn event(method: &str, path: &str, query: &str, asker: Option<&str>) -> Value {
     let mut event: Value =
         serde_json::from_str(include_str!("../../events/check-url-iam.json")).unwrap();
     event["rawPath"] = path.into();
@@ -33,13 +33,13 @@ fn look(client: &str, query: &str, asker: Option<&str>) -> Value {
 }
 
 /// What a function answered.
-struct Answer {
-    status: u64,
-    headers: Value,
-    body: Value,
+pub(crate) struct Answer {
+    pub(crate) status: u64,
+    pub(crate) headers: Value,
+    pub(crate) body: Value,
 }
 
-async fn send(container: &Container, event: &Value) -> Answer {
+pub(crate) async fn send(container: &Container, event: &Value) -> Answer {
     let answer = container.invoke(event).await.unwrap();
     assert_eq!(answer["isBase64Encoded"], false);
     let body = answer["body"].as_str().unwrap_or_default();
@@ -50,7 +50,7 @@ async fn send(container: &Container, event: &Value) -> Answer {
     }
 }
 
-fn wrong_fields(answer: &Answer) -> Vec<&str> {
+pub(crate) fn wrong_fields(answer: &Answer) -> Vec<&str> {
     assert_eq!(answer.status, 400);
     assert_eq!(answer.headers["content-type"], "application/problem+json");
     let errors = answer.body["errors"].as_array().unwrap();
@@ -63,7 +63,7 @@ fn wrong_fields(answer: &Answer) -> Vec<&str> {
 }
 
 /// A check that answers everyone, as on one's own machine.
-async fn open(operator: &Operator) -> Container {
+pub(crate) async fn open(operator: &Operator) -> Container {
     let open = [("CHECK_ANONYMOUS", "allow")];
     operator.container(Function::Check, &open).await
 }

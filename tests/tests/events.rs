@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
 use limits_postgres::Database;
 use local::demo;
@@ -89,6 +90,10 @@ async fn every_event_is_answered_by_its_function() {
     assert_eq!(status, 200, "{list}");
     assert_eq!(list["clients"].as_array().unwrap().len(), 3, "{list}");
 
+    let (status, limit) = answer(&invoke(&rules, &event("rules-throttle")).await);
+    assert_eq!((status, &limit["Tps"]), (200, &json!(50)), "{limit}");
+    assert!(region.topic.settled(Duration::from_secs(20)).await);
+
     let anonymous = [("CHECK_ANONYMOUS", "allow")];
     let check = region.container_with(Function::Check, &anonymous).await;
     for name in ["check-url", "check-url-iam"] {
@@ -99,6 +104,9 @@ async fn every_event_is_answered_by_its_function() {
             "{name}: {told}"
         );
     }
+
+    let passed = answer(&invoke(&check, &event("check-throttle")).await);
+    assert_eq!(passed, (200, json!({})));
 
     assert!(events.is_empty(), "nobody was sent {:?}", events.keys());
 }

@@ -25,6 +25,7 @@ mod publishing;
 mod revisions;
 mod rules;
 mod servers;
+mod services;
 mod strangers;
 mod template;
 mod topic;

@@ -51,6 +51,7 @@ pub(crate) fn word(verdict: &Verdict) -> &'static str {
         Verdict::Refused(Refusal::Unknown) => "unknown",
         Verdict::Refused(Refusal::Terminated) => "terminated",
         Verdict::Refused(Refusal::MayNotAsk) => "may not ask",
+        Verdict::Refused(Refusal::NotRegistered(_)) => "not registered",
         Verdict::StoreOut => "store out",
     }
 }

@@ -362,13 +362,13 @@ async fn many_rules_are_loaded_in_short_pages_and_a_change_in_one_read() {
 }
 
 /// What clients send to a server; what scripts call inside is not told.
-struct Monitor {
+pub(crate) struct Monitor {
     lines: tokio::sync::Mutex<BufReader<TcpStream>>,
     probe: redis::Client,
 }
 
 impl Monitor {
-    async fn of(server: &Redis) -> Self {
+    pub(crate) async fn of(server: &Redis) -> Self {
         let mut stream = TcpStream::connect(("127.0.0.1", server.port()))
             .await
             .unwrap();
@@ -384,7 +384,7 @@ impl Monitor {
     }
 
     /// The commands since the last look: all that comes before one of our own.
-    async fn commands(&self) -> Vec<String> {
+    pub(crate) async fn commands(&self) -> Vec<String> {
         let end = stores::unique("the-end");
         let mut connection = self.probe.get_multiplexed_async_connection().await.unwrap();
         let _: String = redis::cmd("PING")

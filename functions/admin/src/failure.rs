@@ -79,6 +79,11 @@ impl From<Refusal> for Failure {
             Refusal::SeveralRules(many) => conflict(format!(
                 "there are {many} such rules: address one by its id, at /ratelimit/rules/{{id}}"
             )),
+            Refusal::ServiceNotFound { name } => Problem::no_service(
+                StatusCode::NOT_FOUND,
+                &name,
+                "this service is not registered",
+            ),
             Refusal::ClientExists => {
                 conflict("there is a client of this id").with(vec![Fault::new(
                     "client_id",

@@ -11,6 +11,7 @@ pub(crate) mod replace;
 pub(crate) mod reset;
 pub(crate) mod revision;
 pub(crate) mod show;
+pub(crate) mod throttle;
 
 use axum::http::header::ALLOW;
 use axum::http::{HeaderValue, StatusCode};

@@ -125,12 +125,15 @@ impl Authorizer {
         match self.decide(&event).await {
             Verdict::Decided(decision) => Ok(Answer::of(&decision, &event.door)),
             Verdict::StoreOut => Err(Failure::StoreUnavailable),
-            Verdict::Refused(Refusal::Unknown | Refusal::Terminated | Refusal::MayNotAsk) => {
-                match event.door {
-                    Door::Policy { .. } => Err(Failure::Unauthorized),
-                    Door::Simple => Ok(Answer::unknown()),
-                }
-            }
+            Verdict::Refused(
+                Refusal::Unknown
+                | Refusal::Terminated
+                | Refusal::MayNotAsk
+                | Refusal::NotRegistered(_),
+            ) => match event.door {
+                Door::Policy { .. } => Err(Failure::Unauthorized),
+                Door::Simple => Ok(Answer::unknown()),
+            },
         }
     }
 

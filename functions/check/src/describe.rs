@@ -8,6 +8,7 @@ use limits::rule::MOST;
 use serde_json::json;
 
 use crate::question::{LONGEST_RESOURCE, MOST_TOKENS};
+use crate::reply::EXCEEDED;
 
 /// The shapes that the operations refer to.
 pub(crate) fn shapes() -> Vec<(&'static str, Shape)> {
@@ -20,7 +21,24 @@ pub(crate) fn shapes() -> Vec<(&'static str, Shape)> {
             client().or_null().meaning("That of the path, or left out."),
         )
         .closed();
-    vec![("Question", question), ("Reply", reply())]
+    let call = Shape::object()
+        .required("SourceService", client().meaning("The one that calls."))
+        .field(
+            "DestinationService",
+            client()
+                .or_null()
+                .meaning("The one that is called; left out, whoever asks."),
+        )
+        .closed();
+    let throttled = Shape::object()
+        .required("error", Shape::words(&[EXCEEDED]))
+        .and(reply());
+    vec![
+        ("Question", question),
+        ("Reply", reply()),
+        ("ServiceCall", call),
+        ("Throttled", throttled),
+    ]
 }
 
 fn client() -> Shape {
@@ -88,8 +106,12 @@ fn reply() -> Shape {
 }
 
 fn told(status: StatusCode, meaning: &str) -> Answer {
+    with_limits(Answer::json(status, meaning, reference("Reply")))
+}
+
+fn with_limits(answer: Answer) -> Answer {
     let number = |meaning: &str| Shape::count().meaning(meaning);
-    Answer::json(status, meaning, reference("Reply"))
+    answer
         .header("X-RateLimit-Limit", number("Requests a window."))
         .header("X-RateLimit-Remaining", number("Requests left now."))
         .header(
@@ -128,6 +150,27 @@ pub(crate) fn look() -> Operation {
         .query("tokens", tokens())
         .query("ip", ip())
         .answer(told(StatusCode::OK, "Whether it may."))
+}
+
+pub(crate) fn throttle() -> Operation {
+    let passed = Answer::json(StatusCode::OK, "It may.", Shape::object().closed());
+    let stopped = Answer::json(
+        StatusCode::TOO_MANY_REQUESTS,
+        "It may not.",
+        reference("Throttled"),
+    );
+    Operation::new(
+        "throttle",
+        "May this service call that one? Counts the call if so",
+    )
+    .body(
+        reference("ServiceCall"),
+        json!({"SourceService": "billing", "DestinationService": "orders"}),
+    )
+    .answer(with_limits(passed))
+    .answer(with_limits(stopped))
+    .problem(StatusCode::FORBIDDEN)
+    .problem(StatusCode::SERVICE_UNAVAILABLE)
 }
 
 pub(crate) fn health() -> Operation {

@@ -1,12 +1,13 @@
 //! The same question over HTTP, for services without a gateway.
 //!
-//! `POST /ratelimit/status/{client_id}` asks and counts, `GET` looks. [`question`] reads what is asked, [`asker`] who asks,
-//! `limiter` decides, [`reply`] tells it.
+//! `POST /ratelimit/status/{client_id}` asks and counts, `GET` looks; `POST /throttleRequest` asks for one service that calls
+//! another. [`question`] and [`throttle`] read what is asked, [`asker`] who asks, `limiter` decides, [`reply`] tells it.
 
 pub mod asker;
 mod describe;
 pub mod question;
 pub mod reply;
+pub mod throttle;
 
 use std::sync::{Arc, LazyLock};
 
@@ -78,20 +79,27 @@ impl Check {
             tokens: question.tokens,
             operation,
         };
-        let detail = match self.limiter.decide(&request).await {
-            Verdict::Decided(decision) => return Ok(decision),
-            Verdict::StoreOut => {
-                return Err(Problem::store_out(
-                    "the call could not be judged: try again",
-                ));
-            }
-            Verdict::Refused(Refusal::Terminated) => "the client is terminated",
-            Verdict::Refused(Refusal::MayNotAsk | Refusal::Unknown) => {
-                "the asker may not ask about this client"
-            }
-        };
-        Err(Problem::new(StatusCode::FORBIDDEN, detail))
+        match self.limiter.decide(&request).await {
+            Verdict::Decided(decision) => Ok(decision),
+            Verdict::StoreOut => Err(store_out()),
+            Verdict::Refused(refusal) => Err(refused(refusal)),
+        }
     }
+}
+
+/// 503: Redis is out, and nothing may be said in its place.
+fn store_out() -> Problem {
+    Problem::store_out("the call could not be judged: try again")
+}
+
+/// 403, whoever was refused.
+fn refused(refusal: Refusal) -> Problem {
+    let detail = match refusal {
+        Refusal::Terminated => "the client is terminated",
+        Refusal::MayNotAsk | Refusal::Unknown => "the asker may not ask about this client",
+        Refusal::NotRegistered(_) => "a service is not registered, or is terminated",
+    };
+    Problem::new(StatusCode::FORBIDDEN, detail)
 }
 
 /// The routes.
@@ -104,6 +112,7 @@ fn routes() -> Routes<Arc<Check>> {
     Routes::new()
         .get(STATUS, look, describe::look)
         .post(STATUS, ask, describe::ask)
+        .post("/throttleRequest", throttle::handle, describe::throttle)
         .get("/health", health, describe::health)
         .get("/openapi.json", openapi, describe::openapi)
 }

@@ -6,6 +6,7 @@ use axum::{
 };
 use limiter::{Decision, headers::Headers};
 use serde::Serialize;
+use serde_json::{Map, Value};
 use time::{Duration, OffsetDateTime, format_description::well_known::Rfc3339};
 use uuid::Uuid;
 
@@ -46,6 +47,40 @@ impl Reply {
 
 /// The answer to a question: the status that its asker waits for, the headers, the body.
 pub fn respond(decision: &Decision, status: StatusCode) -> Response {
+    let reply = Reply::of(decision, OffsetDateTime::now_utc());
+    (status, headers(decision), axum::Json(reply)).into_response()
+}
+
+/// What a service that is stopped is told in a word.
+pub(crate) const EXCEEDED: &str = "ExceedTpsLimit";
+
+/// What a denial is told beside when it ends.
+#[derive(Debug, Serialize)]
+struct Throttled {
+    error: &'static str,
+    #[serde(flatten)]
+    reply: Reply,
+}
+
+/// The answer to a service that asks whether another may call it: an empty 200, or a 429 that tells all.
+pub fn respond_between(decision: &Decision) -> Response {
+    let headers = headers(decision);
+    if decision.allowed {
+        return (headers, axum::Json(Map::<String, Value>::new())).into_response();
+    }
+    let throttled = Throttled {
+        error: EXCEEDED,
+        reply: Reply::of(decision, OffsetDateTime::now_utc()),
+    };
+    (
+        StatusCode::TOO_MANY_REQUESTS,
+        headers,
+        axum::Json(throttled),
+    )
+        .into_response()
+}
+
+fn headers(decision: &Decision) -> HeaderMap {
     let mut headers = HeaderMap::new();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     let told = Headers::of(decision);
@@ -55,8 +90,7 @@ pub fn respond(decision: &Decision, status: StatusCode) -> Response {
             headers.insert(name, value);
         }
     }
-    let reply = Reply::of(decision, OffsetDateTime::now_utc());
-    (status, headers, axum::Json(reply)).into_response()
+    headers
 }
 
 /// The first whole second at which the wait is over, in RFC 3339.

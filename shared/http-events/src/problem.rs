@@ -6,10 +6,14 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use limits::Fault;
 use serde::Serialize;
+use serde_json::{Map, Value};
 
 /// So many faults are told, and of a field's name so many characters: an answer that is too long is none.
 const MOST: usize = 1_000;
 const LONGEST_NAME: usize = 200;
+
+/// What callers know the problem of an unknown service by.
+pub(crate) const NO_SERVICE: &str = "ServiceNameNotFound";
 
 /// What went wrong, as the caller is told.
 #[derive(Debug)]
@@ -17,6 +21,7 @@ pub struct Problem {
     status: StatusCode,
     detail: String,
     errors: Vec<Fault>,
+    members: Map<String, Value>,
     headers: Vec<(HeaderName, HeaderValue)>,
 }
 
@@ -27,6 +32,7 @@ impl Problem {
             status,
             detail: detail.into(),
             errors: Vec::new(),
+            members: Map::new(),
             headers: Vec::new(),
         }
     }
@@ -35,6 +41,13 @@ impl Problem {
     #[must_use]
     pub fn with(mut self, errors: Vec<Fault>) -> Self {
         self.errors = errors;
+        self
+    }
+
+    /// The same, with a member of its own beside those that every problem has.
+    #[must_use]
+    pub fn member(mut self, name: &'static str, value: impl Into<Value>) -> Self {
+        self.members.insert(name.to_owned(), value.into());
         self
     }
 
@@ -80,6 +93,14 @@ impl Problem {
         Self::new(StatusCode::NOT_FOUND, detail)
     }
 
+    /// The problem of a service that takes part in a call and is not known, in words that callers can act upon.
+    #[must_use]
+    pub fn no_service(status: StatusCode, name: &str, detail: &str) -> Self {
+        Self::new(status, detail)
+            .member("error", NO_SERVICE)
+            .member("name", name)
+    }
+
     /// 503: a store is out.
     pub fn store_out(detail: &str) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, detail)
@@ -95,6 +116,8 @@ struct Body<'a> {
     detail: &'a str,
     #[serde(skip_serializing_if = "<[Fault]>::is_empty")]
     errors: &'a [Fault],
+    #[serde(flatten)]
+    members: &'a Map<String, Value>,
 }
 
 impl IntoResponse for Problem {
@@ -111,6 +134,7 @@ impl IntoResponse for Problem {
             status: self.status.as_u16(),
             detail: &self.detail,
             errors: &self.errors,
+            members: &self.members,
         });
         let always = [
             (CONTENT_TYPE, "application/problem+json"),

@@ -27,6 +27,17 @@ pub enum Refusal {
     Terminated,
     /// The asker may not ask about this client.
     MayNotAsk,
+    /// A service that takes part is not registered, or is terminated.
+    NotRegistered(Party),
+}
+
+/// One of the two services of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Party {
+    /// The one that calls.
+    Source,
+    /// The one that is called.
+    Destination,
 }
 
 /// Why a request was allowed or denied.

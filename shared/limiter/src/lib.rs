@@ -1,16 +1,19 @@
 //! The request path that `authorizer` and `check` share: who is it, which rules apply, is there room.
 //!
 //! Read [`Limiter::decide`] first; everything else is what it asks in turn: [`registry`] (who), [`view`] (the rules that this
-//! container has, and catching up), [`decision`] (what came out), [`headers`] (how callers are told).
+//! container has, and catching up), [`decision`] (what came out), [`headers`] (how callers are told). [`pair`] is the same for a
+//! service that calls another.
 
 pub mod config;
 pub mod decision;
 pub mod headers;
 pub mod limiter;
+pub mod pair;
 mod plan;
 pub mod registry;
 pub mod view;
 
 pub use config::Config;
-pub use decision::{Decision, Reason, Refusal, Told, Verdict};
+pub use decision::{Decision, Party, Reason, Refusal, Told, Verdict};
 pub use limiter::{Asker, Limiter, Request, Who};
+pub use pair::Pair;

@@ -9,12 +9,13 @@ use limits::lane::LANES;
 use limits::registry::{ClientStatus, MayAsk, Name, key_hash};
 use limits::rule::{OnFailure, Tier};
 use limits::rule_set::Caller;
-use limits::{Client, Lane, Resource};
+use limits::{Client, Lane, Quota, Resource};
 use limits_redis::{Call, Lookup, Reply, Store, StoreError};
 use tokio::time::Instant;
 
 use crate::config::Config;
 use crate::decision::{Refusal, Verdict};
+use crate::pair::Pair;
 use crate::plan::{Owners, Plan};
 use crate::registry::{Registry, Remembered};
 use crate::view::{View, Views};
@@ -76,6 +77,29 @@ pub enum Asker<'a> {
     Nobody,
 }
 
+/// What is to be decided.
+#[derive(Clone, Copy)]
+pub(crate) enum Question<'a> {
+    Request(&'a Request<'a>),
+    Pair(&'a Pair<'a>),
+}
+
+/// A question by someone who is known.
+pub(crate) struct Known<'a> {
+    /// None for one known by its address alone.
+    pub(crate) client: Option<Arc<Client>>,
+    /// Whether the registry could not be asked about it.
+    pub(crate) registry_out: bool,
+    pub(crate) address: Option<IpAddr>,
+    pub(crate) resource: &'a Resource<'a>,
+    /// The service that the resource is, where two services are asked about.
+    pub(crate) destination: Option<&'a Client>,
+    pub(crate) tokens: u64,
+    pub(crate) operation: Operation,
+    /// What applies where no rule fits; none is unlimited.
+    pub(crate) default_limit: Option<&'a Quota>,
+}
+
 /// Decides requests. One in a container, shared by all that it does at once.
 #[derive(Debug)]
 pub struct Limiter {
@@ -95,12 +119,22 @@ struct Look {
 }
 
 /// Why a try ended without a verdict.
-enum Failure {
+pub(crate) enum Failure {
     /// A lane has moved on.
     Behind,
     /// Redis did not answer what had to be known.
     StoreOut,
-    Refused(Refusal),
+    Refused {
+        refusal: Refusal,
+        /// The lane of the entry that says so. None where nothing was remembered: it was looked up just now, or needs no look.
+        by: Option<Lane>,
+    },
+}
+
+impl Failure {
+    pub(crate) fn refused(refusal: Refusal, by: Option<Lane>) -> Self {
+        Failure::Refused { refusal, by }
+    }
 }
 
 impl From<StoreError> for Failure {
@@ -149,6 +183,10 @@ impl Limiter {
 
     /// Decides a request: who is it, which rules apply, is there room; once more where the container was behind.
     pub async fn decide(&self, request: &Request<'_>) -> Verdict {
+        self.answer(Question::Request(request)).await
+    }
+
+    pub(crate) async fn answer(&self, question: Question<'_>) -> Verdict {
         let view = match self.views.current() {
             Some(view) => view,
             None => match self.catch_up(0, self.config.load_timeout).await {
@@ -161,10 +199,10 @@ impl Limiter {
         };
         let started = Instant::now();
         let deadline = started + self.config.redis_timeout;
-        match self.attempt(request, &view, deadline, false).await {
+        match self.attempt(question, &view, deadline, false).await {
             Ok(verdict) => return verdict,
             Err(Failure::StoreOut) => return Verdict::StoreOut,
-            Err(Failure::Refused(refusal)) => return Verdict::Refused(refusal),
+            Err(Failure::Refused { refusal, .. }) => return Verdict::Refused(refusal),
             Err(Failure::Behind) => {}
         }
         // What is left of the conversation's time; catching up has its own, however often it takes.
@@ -195,20 +233,43 @@ impl Limiter {
                 }
             };
             match self
-                .attempt(request, &view, Instant::now() + left, stale)
+                .attempt(question, &view, Instant::now() + left, stale)
                 .await
             {
                 Ok(verdict) => return verdict,
                 // Published again meanwhile.
                 Err(Failure::Behind) if !stale => behind = view.stamp,
                 Err(Failure::Behind | Failure::StoreOut) => return Verdict::StoreOut,
-                Err(Failure::Refused(refusal)) => return Verdict::Refused(refusal),
+                Err(Failure::Refused { refusal, .. }) => return Verdict::Refused(refusal),
             }
         }
     }
 
     /// Decides by one view. `stale`: by rules that are known to be old, identity then being judged by a fresh look-up.
     async fn attempt(
+        &self,
+        question: Question<'_>,
+        view: &View,
+        deadline: Instant,
+        stale: bool,
+    ) -> Result<Verdict, Failure> {
+        let attempted = match question {
+            Question::Request(request) => {
+                self.attempt_request(request, view, deadline, stale).await
+            }
+            Question::Pair(pair) => self.attempt_pair(pair, view, deadline, stale).await,
+        };
+        match attempted {
+            // A refusal must be as fresh as any answer: what is remembered may have been lifted.
+            Err(Failure::Refused {
+                refusal,
+                by: Some(lane),
+            }) if !stale => self.confirm_refusal(refusal, lane, view, deadline).await,
+            attempted => attempted,
+        }
+    }
+
+    async fn attempt_request(
         &self,
         request: &Request<'_>,
         view: &View,
@@ -222,28 +283,42 @@ impl Limiter {
             (Err(Failure::StoreOut), Who::Verified { id, tier }) => {
                 (Some(Arc::new(unregistered(id, tier))), true)
             }
-            // A refusal must be as fresh as any answer: what is remembered may have been lifted.
-            (Err(Failure::Refused(refusal)), _) if !stale => {
-                return self.confirm_refusal(request, view, deadline, refusal).await;
-            }
             (Err(failure), _) => return Err(failure),
         };
+        let known = Known {
+            client,
+            registry_out,
+            address: request.address,
+            resource: &request.resource,
+            destination: None,
+            tokens: request.tokens,
+            operation: request.operation,
+            default_limit: self.config.default_limit.as_ref(),
+        };
+        self.judge(known, view, deadline, stale).await
+    }
+
+    /// Which rules apply, and is there room?
+    pub(crate) async fn judge(
+        &self,
+        known: Known<'_>,
+        view: &View,
+        deadline: Instant,
+        stale: bool,
+    ) -> Result<Verdict, Failure> {
+        let client = known.client;
         let owners = Owners {
             client: client.as_deref(),
-            address: request.address,
+            address: known.address,
+            destination: known.destination,
         };
         let caller = Caller {
             client: client.as_deref().map(|client| client.id.as_str()),
             tier: client.as_deref().and_then(|client| client.tier),
-            address: request.address,
+            address: known.address,
         };
-        let applicable = view.rules.applicable(&request.resource, &caller);
-        let mut plan = Plan::new(
-            &applicable,
-            self.config.default_limit.as_ref(),
-            &owners,
-            request.tokens,
-        );
+        let applicable = view.rules.applicable(known.resource, &caller);
+        let mut plan = Plan::new(&applicable, known.default_limit, &owners, known.tokens);
         let settled = plan.is_settled();
         let must_count = |mode| mode == OnFailure::Deny && !settled;
         if stale && must_count(plan.on_failure) {
@@ -263,19 +338,20 @@ impl Limiter {
         };
         let degraded = stale || plan.unread.is_some();
         let own = owners.lane();
-        if plan.buckets.is_empty() && !stale && !registry_out && self.looked(own, view.stamp) {
+        if plan.buckets.is_empty() && !stale && !known.registry_out && self.looked(own, view.stamp)
+        {
             return decided(plan.unasked(client, degraded));
         }
         let lanes = plan.lanes(own);
         let call = Call {
-            operation: request.operation,
+            operation: known.operation,
             epoch: if stale { ANY_EPOCH } else { view.stamp },
             lanes: &lanes,
             buckets: &plan.buckets,
         };
         let asked = (Instant::now(), SystemTime::now());
         // Which buckets are the caller's, only the registry knows: without it, none is asked.
-        let reply = if registry_out {
+        let reply = if known.registry_out {
             None
         } else {
             let reply = self.store.ask(&call, deadline).await;
@@ -308,77 +384,84 @@ impl Limiter {
         deadline: Instant,
         fresh: bool,
     ) -> Result<Option<Arc<Client>>, Failure> {
-        let client = match request.who {
-            Who::Nobody => return Err(Failure::Refused(Refusal::Unknown)),
+        let (client, name) = match request.who {
+            Who::Nobody => return Err(Failure::refused(Refusal::Unknown, None)),
             Who::Address if request.address.is_some() => return Ok(None),
-            Who::Address => return Err(Failure::Refused(Refusal::Unknown)),
+            Who::Address => return Err(Failure::refused(Refusal::Unknown, None)),
             Who::Key(key) => {
                 let name = Name::Key(key_hash(key));
-                let client = self.look_up(name, view, deadline, fresh).await?;
-                client.ok_or(Failure::Refused(Refusal::Unknown))?
+                let client = self.look_up(&name, view, deadline, fresh).await?;
+                let client = client.ok_or(Failure::refused(Refusal::Unknown, None))?;
+                (client, name)
             }
             Who::Verified { id, tier } => {
                 let name = Name::Client(id.to_owned());
-                match self.look_up(name, view, deadline, fresh).await? {
+                let client = match self.look_up(&name, view, deadline, fresh).await? {
                     Some(client) if client.registered => client,
                     Some(client) => Arc::new(Client {
                         tier,
                         ..Client::clone(&client)
                     }),
                     None => Arc::new(unregistered(id, tier)),
-                }
+                };
+                (client, name)
             }
             Who::Client { id, asker } => {
-                self.may_ask(asker, id, view, deadline, fresh).await?;
+                let itself = |asker: &Client| asker.id == id;
+                self.may_ask(asker, itself, view, deadline, fresh).await?;
                 let name = Name::Client(id.to_owned());
-                let client = self.look_up(name, view, deadline, fresh).await?;
-                client.unwrap_or_else(|| Arc::new(Client::unregistered(id)))
+                let client = self.look_up(&name, view, deadline, fresh).await?;
+                let client = client.unwrap_or_else(|| Arc::new(Client::unregistered(id)));
+                (client, name)
             }
         };
         if has_ended(&client) {
-            return Err(Failure::Refused(Refusal::Unknown));
+            return Err(Failure::refused(Refusal::Unknown, None));
         }
         if client.status == ClientStatus::Terminated {
-            return Err(Failure::Refused(Refusal::Terminated));
+            return Err(Failure::refused(Refusal::Terminated, Some(name.lane())));
         }
         Ok(Some(client))
     }
 
-    async fn may_ask(
+    /// The client that asks, where it may; none where anyone may. `concerned`: whether it is asked about the asker itself.
+    pub(crate) async fn may_ask(
         &self,
         asker: Asker<'_>,
-        about: &str,
-        view: &View,
-        deadline: Instant,
-        fresh: bool,
-    ) -> Result<(), Failure> {
-        let principal = match asker {
-            Asker::Anyone => return Ok(()),
-            Asker::Nobody => return Err(Failure::Refused(Refusal::MayNotAsk)),
-            Asker::Principal(principal) => Name::Principal(principal.to_owned()),
-        };
-        match self.look_up(principal, view, deadline, fresh).await? {
-            Some(asker) if asker.status == ClientStatus::Terminated => {
-                Err(Failure::Refused(Refusal::Terminated))
-            }
-            Some(asker) if asker.may_ask == MayAsk::Any || asker.id == about => Ok(()),
-            _ => Err(Failure::Refused(Refusal::MayNotAsk)),
-        }
-    }
-
-    /// A name of the registry, as remembered or, where it is not or `fresh` is asked for, as Redis has it now.
-    async fn look_up(
-        &self,
-        name: Name,
+        concerned: impl FnOnce(&Client) -> bool + Send,
         view: &View,
         deadline: Instant,
         fresh: bool,
     ) -> Result<Option<Arc<Client>>, Failure> {
-        let remembered = Remembered::from(&name);
+        let name = match asker {
+            Asker::Anyone => return Ok(None),
+            Asker::Nobody => return Err(Failure::refused(Refusal::MayNotAsk, None)),
+            Asker::Principal(principal) => Name::Principal(principal.to_owned()),
+        };
+        let asker = self.look_up(&name, view, deadline, fresh).await?;
+        let asker = asker.ok_or(Failure::refused(Refusal::MayNotAsk, None))?;
+        if asker.status == ClientStatus::Terminated {
+            return Err(Failure::refused(Refusal::Terminated, Some(name.lane())));
+        }
+        if asker.may_ask != MayAsk::Any && !concerned(&asker) {
+            return Err(Failure::refused(Refusal::MayNotAsk, Some(name.lane())));
+        }
+        Ok(Some(asker))
+    }
+
+    /// A name of the registry, as remembered or, where it is not or `fresh` is asked for, as Redis has it now.
+    pub(crate) async fn look_up(
+        &self,
+        name: &Name,
+        view: &View,
+        deadline: Instant,
+        fresh: bool,
+    ) -> Result<Option<Arc<Client>>, Failure> {
+        let remembered = Remembered::from(name);
         if !fresh && let Some(client) = self.registry.get(&remembered) {
             return Ok(client);
         }
-        match self.store.lookup(&name, deadline).await? {
+        match self.store.lookup(name, deadline).await? {
             Lookup::Found(client) => {
                 let client = Arc::new(client);
                 self.registry
@@ -399,28 +482,12 @@ impl Limiter {
     /// A refusal by what is remembered holds only beside a look at the lane, as any other decision without a bucket.
     async fn confirm_refusal(
         &self,
-        request: &Request<'_>,
+        refusal: Refusal,
+        lane: Lane,
         view: &View,
         deadline: Instant,
-        refusal: Refusal,
     ) -> Result<Verdict, Failure> {
         let refused = Ok(Verdict::Refused(refusal));
-        let name = match (request.who, refusal) {
-            (Who::Key(key), Refusal::Terminated) => Name::Key(key_hash(key)),
-            (Who::Verified { id, .. } | Who::Client { id, .. }, Refusal::Terminated) => {
-                Name::Client(id.to_owned())
-            }
-            (
-                Who::Client {
-                    asker: Asker::Principal(principal),
-                    ..
-                },
-                Refusal::MayNotAsk,
-            ) => Name::Principal(principal.to_owned()),
-            // Nothing was remembered: it was looked up just now, or needs no look.
-            _ => return refused,
-        };
-        let lane = name.lane();
         if self.looked(lane, view.stamp) {
             return refused;
         }
@@ -437,8 +504,10 @@ impl Limiter {
                 self.remember_look(lane, view.stamp, asked);
                 refused
             }
-            // Refused by the last that was known.
-            Err(_) => refused,
+            Err(error) => {
+                tracing::warn!(%error, "refused by the last that was known: no answer from the store");
+                refused
+            }
         }
     }
 

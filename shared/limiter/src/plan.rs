@@ -18,11 +18,20 @@ use crate::decision::{Decision, Policy, Reason, Told};
 pub(crate) struct Owners<'a> {
     pub(crate) client: Option<&'a Client>,
     pub(crate) address: Option<IpAddr>,
+    /// The service that the client calls, where it is one and not a path.
+    pub(crate) destination: Option<&'a Client>,
 }
 
 impl<'a> Owners<'a> {
     /// The owner of the bucket of a rule; none is the default limit.
     fn of(&self, rule: Option<&Rule>) -> Owner<'a> {
+        if let (None, Some(source), Some(destination)) = (rule, self.client, self.destination) {
+            return Owner::Pair {
+                source: &source.id,
+                generation: source.resets.of(None),
+                destination: &destination.id,
+            };
+        }
         let per = rule.map_or(Per::Client, |rule| rule.draft().per);
         match (per, self.client, self.address) {
             (Per::Client, Some(client), _) => Owner::Client {

@@ -55,6 +55,12 @@ pub enum Refusal {
     /// The pair of client and resource has several token buckets, so that none is meant.
     #[error("there are {0} such rules")]
     SeveralRules(usize),
+    /// A service that a limit is about is not registered.
+    #[error("the service is not registered")]
+    ServiceNotFound {
+        /// Its name.
+        name: String,
+    },
     /// A client of that id is there.
     #[error("there is a client of this id")]
     ClientExists,

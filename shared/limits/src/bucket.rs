@@ -29,13 +29,22 @@ pub enum Owner<'a> {
     Address(IpAddr),
     /// Everyone.
     All,
+    /// One service as it calls one other.
+    Pair {
+        /// The id of the one that calls.
+        source: &'a str,
+        /// Since when its counters count.
+        generation: u64,
+        /// The id of the one that is called.
+        destination: &'a str,
+    },
 }
 
 impl Owner<'_> {
     /// The lane of its buckets.
     pub fn lane(&self) -> Lane {
         match self {
-            Owner::Client { id, .. } => Lane::of(id),
+            Owner::Client { id, .. } | Owner::Pair { source: id, .. } => Lane::of(id),
             Owner::Address(address) => Lane::of(&network(*address).to_string()),
             Owner::All => Lane::SHARED,
         }
@@ -100,6 +109,18 @@ impl BucketName {
                 }
             }
             Owner::All => hash.update([3]),
+            Owner::Pair {
+                source,
+                generation,
+                destination,
+            } => {
+                hash.update([4]);
+                hash.update(generation.to_le_bytes());
+                // Where the one name ends must not be open to either.
+                hash.update((source.len() as u64).to_le_bytes());
+                hash.update(source);
+                hash.update(destination);
+            }
         }
         let mut text = [0; 43];
         let _ = URL_SAFE_NO_PAD.encode_slice(hash.finalize(), &mut text);
@@ -169,10 +190,40 @@ mod tests {
             BucketName::new(rule, &later, &quota(5, 60)),
             BucketName::new(rule, &address, &quota(5, 60)),
             BucketName::new(rule, &Owner::All, &quota(5, 60)),
+            BucketName::new(rule, &pair("a", 0, "b"), &quota(5, 60)),
         ] {
             assert_ne!(name, another);
         }
         assert_eq!(name.as_str().len(), NAME_LENGTH);
+    }
+
+    fn pair<'a>(source: &'a str, generation: u64, destination: &'a str) -> Owner<'a> {
+        Owner::Pair {
+            source,
+            generation,
+            destination,
+        }
+    }
+
+    #[test]
+    fn a_pair_is_no_other_pair_and_lies_with_the_buckets_of_its_source() {
+        let client = Owner::Client {
+            id: "ab",
+            generation: 0,
+        };
+        let name = |owner: &Owner<'_>| BucketName::new(None, owner, &quota(5, 1));
+        let own = name(&pair("ab", 0, "c"));
+        for other in [
+            pair("a", 0, "bc"),
+            pair("abc", 0, ""),
+            pair("c", 0, "ab"),
+            pair("ab", 0, "d"),
+            pair("ab", 1, "c"),
+            client,
+        ] {
+            assert_ne!(own, name(&other), "{other:?}");
+        }
+        assert_eq!(pair("ab", 0, "c").lane(), client.lane());
     }
 
     #[test]

@@ -72,6 +72,15 @@ impl<'a> Resource<'a> {
         }
     }
 
+    /// A call to a service by its name, whatever the name looks like: even `GET /orders` is met by the rules for everything alone.
+    pub fn service(name: &'a str) -> Self {
+        Self {
+            method: None,
+            target: Target::Service(Cow::Borrowed(name)),
+            route: None,
+        }
+    }
+
     /// A call to everything that `pattern` stands for, each wildcard replaced by a name that no rule has.
     pub fn of_pattern(pattern: &Pattern) -> Resource<'static> {
         pattern.sample()

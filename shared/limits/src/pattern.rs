@@ -91,6 +91,26 @@ impl Pattern {
         })
     }
 
+    /// The pattern that stands for one service.
+    ///
+    /// ```
+    /// use limits::{Pattern, Resource};
+    /// assert!(Pattern::service("billing").unwrap().fits(&Resource::service("billing")));
+    /// assert!(Pattern::service("*").is_err() && Pattern::service("GET /orders").is_err());
+    /// ```
+    ///
+    /// # Errors
+    /// What would be right, where no resource can be written that is the service of this name.
+    pub fn service(name: &str) -> Result<Self, String> {
+        match Self::parse(name) {
+            Ok(pattern) if matches!(pattern.shape(), Shape::Service(_)) => Ok(pattern),
+            _ => Err(
+                "must be the plain name of a service, without `/`, `*`, `?`, `{`, `}` and spaces"
+                    .to_owned(),
+            ),
+        }
+    }
+
     /// A pattern out of its own [`Pattern::canonical`] text, which is no spelling to be read again: a literal `{x}` stands in it
     /// as it is.
     pub fn from_canonical(canonical: &str) -> Self {
@@ -398,6 +418,27 @@ mod tests {
             assert!(Pattern::parse(wrong).is_err(), "{wrong:?}");
         }
         assert!(Pattern::parse(&format!("/{}", "x".repeat(LONGEST))).is_err());
+    }
+
+    #[test]
+    fn a_service_is_written_by_its_plain_name_alone() {
+        for name in [
+            "billing", "ü", "100%", "%2F", "..", "a;b", "GET", "\"", "a:b,c",
+        ] {
+            let pattern = Pattern::service(name).unwrap();
+            assert!(pattern.fits(&Resource::service(name)), "{name}");
+            assert!(!pattern.fits(&Resource::service("other")), "{name}");
+        }
+        let everything = [pattern("*"), pattern("/**"), pattern("GET /a")];
+        for name in [
+            "*", "/", "/a", "a/b", "GET /a", "GET *", "a b", "{a}", "a?", "",
+        ] {
+            assert!(Pattern::service(name).is_err(), "{name}");
+            let met = everything
+                .iter()
+                .filter(|pattern| pattern.fits(&Resource::service(name)));
+            assert!(met.eq(&everything[..1]), "{name}");
+        }
     }
 
     #[test]

@@ -78,6 +78,14 @@ pub struct Quota {
 }
 
 impl Quota {
+    /// What one service may call another where no rule says so: 1,000 a second.
+    pub const BETWEEN_SERVICES: Quota = Quota {
+        algorithm: Algorithm::TokenBucket,
+        limit: 1_000,
+        burst: 1_000,
+        window_seconds: 1,
+    };
+
     /// A quota of `limit` requests in `window_seconds`. `burst` is of the token and leaky buckets alone: none follows the limit,
     /// or is 1.
     ///
@@ -185,5 +193,16 @@ impl Quota {
             Algorithm::FixedWindow | Algorithm::SlidingWindow | Algorithm::SlidingLog => 1,
         };
         (tokens <= self.most_at_once()).then(|| tokens * unit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_services_may_call_one_another_is_a_quota_like_any_other() {
+        let written = Quota::new(Algorithm::TokenBucket, 1_000, None, 1);
+        assert_eq!(written, Ok(Quota::BETWEEN_SERVICES));
     }
 }

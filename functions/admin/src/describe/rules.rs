@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::{answered, client_id, description, kept, propagation, resource, revision};
 use crate::rules::pair::UNITS;
+use crate::rules::throttle::{ACTIVE, DESTINATION, MOST_TPS, SOURCE, STATUS, TERMINATED, TPS};
 
 /// The shapes that operations on rules refer to.
 pub(crate) fn shapes() -> Vec<(&'static str, Shape)> {
@@ -16,6 +17,8 @@ pub(crate) fn shapes() -> Vec<(&'static str, Shape)> {
         ("Batch", batch()),
         ("BucketDraft", bucket_draft().closed()),
         ("Bucket", bucket()),
+        ("ServiceLimitDraft", service_limit_draft().closed()),
+        ("ServiceLimit", service_limit()),
         ("AuditRecord", audit()),
     ]
 }
@@ -188,6 +191,40 @@ fn bucket() -> Shape {
         .required("capacity", Shape::integer(1, MOST).or_null())
         .required("revision", revision())
         .field("propagation", propagation())
+}
+
+fn service_limit_draft() -> Shape {
+    let draft = Shape::object()
+        .required(SOURCE, client_id().meaning("The one that calls."))
+        .required(
+            DESTINATION,
+            client_id()
+                .like(r"^[^\u0000-\u001f\u007f-\u009f/*?{} ]*$")
+                .meaning("The one that is called."),
+        )
+        .required(
+            TPS,
+            Shape::integer(0, MOST_TPS).meaning("Requests a second; 0 lets nothing pass."),
+        )
+        .field(
+            STATUS,
+            Shape::words(&[ACTIVE, TERMINATED])
+                .or_null()
+                .by_default(ACTIVE)
+                .meaning("Whether it is enforced."),
+        )
+        .field("default", Shape::anything().meaning("Ignored."));
+    answered(draft)
+}
+
+fn service_limit() -> Shape {
+    Shape::object()
+        .required(SOURCE, client_id())
+        .required(DESTINATION, client_id())
+        .required(TPS, Shape::integer(0, MOST_TPS))
+        .required(STATUS, Shape::words(&[ACTIVE, TERMINATED]))
+        .required("revision", revision())
+        .required("propagation", propagation())
 }
 
 fn audit() -> Shape {

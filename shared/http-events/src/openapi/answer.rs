@@ -5,6 +5,7 @@ use utoipa::openapi::header::HeaderBuilder;
 use utoipa::openapi::{ContentBuilder, RefOr, Response, ResponseBuilder, Schema};
 
 use super::shape::{Shape, reference};
+use crate::problem::NO_SERVICE;
 
 /// One answer: a status, what is in it, and its headers.
 pub struct Answer {
@@ -68,6 +69,14 @@ pub(super) fn problem_shape() -> Shape {
         .field(
             "errors",
             Shape::list(fault).meaning("Every field that is wrong."),
+        )
+        .field(
+            "error",
+            Shape::words(&[NO_SERVICE]).meaning("Where a service that takes part is not known."),
+        )
+        .field(
+            "name",
+            Shape::text().meaning("The service that is not known."),
         )
 }
 
