@@ -446,9 +446,22 @@ async fn no_oddity_anywhere_in_an_event_makes_the_function_fail() {
     let operator = operator().await;
     let unlimited = json!({ "resource": "*", "limit": null, "time_window": 1 });
     operator.rule(unlimited).await;
-    let container = authorizer(&operator).await;
+    let key = SigningKey::es256("c");
+    let keys = key_set(&[&key]);
+    let everything = [
+        ("IDENTITY", "jwt,api-key,ip"),
+        ("JWT_JWKS", keys.as_str()),
+        ("JWT_ISSUER", ISSUER),
+        ("JWT_AUDIENCE", AUDIENCE),
+        ("TRUSTED_PROXIES", "0.0.0.0/0,::/0"),
+    ];
+    let container = operator.container(Function::Authorizer, &everything).await;
+    let mut bearing = call(None);
+    let token = format!("Bearer {}", key.token(&claims("eve")));
+    bearing["headers"]["Authorization"] = token.as_str().into();
+    bearing["multiValueHeaders"]["Authorization"] = json!([token]);
     let mut asked = 0;
-    for event in [call(Some(KEY)), http_call(KEY)] {
+    for event in [call(Some(KEY)), http_call(KEY), bearing] {
         let mut all = Vec::new();
         places(&event, "", &mut all);
         for place in all {
