@@ -54,6 +54,7 @@ impl Event {
     pub fn read(json: &str) -> Self {
         let event = Object::read(json);
         let context = event.object("requestContext");
+        let headers = Headers::of(&event);
         let owned = |text: Option<Cow<'_, str>>| text.map(Cow::into_owned);
         let simple = event.text("version").as_deref() == Some("2.0");
         if simple {
@@ -64,9 +65,9 @@ impl Event {
             let route = key.and_then(|key| key.split_once(' ').map(|(_, path)| path.to_owned()));
             Self {
                 door: Door::Simple,
-                api_key: api_key(&event),
-                bearer: bearer(&event),
-                forwarded_for: forwarded_for(&event),
+                api_key: headers.api_key(),
+                bearer: headers.bearer(),
+                forwarded_for: headers.forwarded_for(),
                 address: address(http.text("sourceIp")),
                 method: owned(http.text("method")).unwrap_or_default(),
                 path: owned(event.text("rawPath").or_else(|| http.text("path")))
@@ -82,9 +83,9 @@ impl Event {
                 door: Door::Policy {
                     method_arn: owned(event.text("methodArn")).unwrap_or_default(),
                 },
-                api_key: api_key(&event),
-                bearer: bearer(&event),
-                forwarded_for: forwarded_for(&event),
+                api_key: headers.api_key(),
+                bearer: headers.bearer(),
+                forwarded_for: headers.forwarded_for(),
                 address: address(context.object("identity").text("sourceIp")),
                 method: owned(method).unwrap_or_default(),
                 path: owned(event.text("path")).unwrap_or_default(),
@@ -106,65 +107,77 @@ impl Event {
     }
 }
 
-/// The API key of all spellings of the header. Different ones are joined, as HTTP joins the values of a header that comes
-/// twice: that is no key, so that nobody can hide one behind another.
-fn api_key(event: &Object<'_>) -> Option<String> {
-    let keys = values(event, API_KEY);
-    (!keys.is_empty()).then(|| keys.join(","))
+/// The headers of a call, in both of the forms in which an event may have them.
+struct Headers<'a> {
+    single: Object<'a>,
+    multiple: Object<'a>,
 }
 
-/// The token of an `Authorization` whose scheme is `Bearer`, in any case. What stands beside it makes it no token, so that
-/// nobody can hide one behind another; without any it is an empty one.
-fn bearer(event: &Object<'_>) -> Option<String> {
-    let all = values(event, AUTHORIZATION);
-    let mut tokens = all.iter().filter_map(|value| {
-        let value = value.trim_ascii();
-        let (scheme, token) = value.split_once([' ', '\t']).unwrap_or((value, ""));
-        scheme.eq_ignore_ascii_case("bearer").then_some(token)
-    });
-    let token = tokens.next()?;
-    Some(if all.len() == 1 {
-        token.trim_ascii().to_owned()
-    } else {
-        String::new()
-    })
-}
-
-/// The different values of a header in all its spellings.
-fn values(event: &Object<'_>, name: &str) -> Vec<String> {
-    let (single, multiple) = (event.object("headers"), event.object("multiValueHeaders"));
-    let single = single.in_any_case(name).map(|value| vec![value]);
-    let multiple = multiple
-        .in_any_case(name)
-        .map(|value| items(value).unwrap_or_default());
-    let mut values: Vec<String> = Vec::new();
-    for value in single.chain(multiple).flatten() {
-        let value = text(value).unwrap_or_default().into_owned();
-        if !values.contains(&value) {
-            values.push(value);
+impl<'a> Headers<'a> {
+    fn of(event: &Object<'a>) -> Self {
+        Self {
+            single: event.object("headers"),
+            multiple: event.object("multiValueHeaders"),
         }
     }
-    values
-}
 
-/// The lines of `X-Forwarded-For`. Of two spellings of the name nobody knows which line came first: they are no list.
-fn forwarded_for(event: &Object<'_>) -> Vec<String> {
-    let (single, multiple) = (event.object("headers"), event.object("multiValueHeaders"));
-    let mut members = multiple.in_any_case(FORWARDED_FOR);
-    let lines = match members.next() {
-        Some(lines) => items(lines).unwrap_or_default(),
-        None => {
-            members = single.in_any_case(FORWARDED_FOR);
-            members.next().into_iter().collect()
-        }
-    };
-    if members.next().is_some() {
-        return Vec::new();
+    /// The API key of all spellings of the header. Different ones are joined, as HTTP joins the values of a header that comes
+    /// twice: that is no key, so that nobody can hide one behind another.
+    fn api_key(&self) -> Option<String> {
+        let keys = self.values(API_KEY);
+        (!keys.is_empty()).then(|| keys.join(","))
     }
-    let lines = lines.into_iter();
-    lines
-        .map(|line| text(line).unwrap_or_default().into_owned())
-        .collect()
+
+    /// The token of an `Authorization` whose scheme is `Bearer`, in any case. What stands beside it makes it no token, so that
+    /// nobody can hide one behind another; without any it is an empty one.
+    fn bearer(&self) -> Option<String> {
+        let all = self.values(AUTHORIZATION);
+        let mut tokens = all.iter().filter_map(|value| {
+            let value = value.trim_ascii();
+            let (scheme, token) = value.split_once([' ', '\t']).unwrap_or((value, ""));
+            scheme.eq_ignore_ascii_case("bearer").then_some(token)
+        });
+        let token = tokens.next()?;
+        Some(if all.len() == 1 {
+            token.trim_ascii().to_owned()
+        } else {
+            String::new()
+        })
+    }
+
+    /// The lines of `X-Forwarded-For`. Of two spellings of the name nobody knows which line came first: they are no list.
+    fn forwarded_for(&self) -> Vec<String> {
+        let mut members = self.multiple.in_any_case(FORWARDED_FOR);
+        let lines = match members.next() {
+            Some(lines) => items(lines).unwrap_or_default(),
+            None => {
+                members = self.single.in_any_case(FORWARDED_FOR);
+                members.next().into_iter().collect()
+            }
+        };
+        if members.next().is_some() {
+            return Vec::new();
+        }
+        let lines = lines.into_iter();
+        lines
+            .map(|line| text(line).unwrap_or_default().into_owned())
+            .collect()
+    }
+
+    /// The different values of a header in all its spellings.
+    fn values(&self, name: &str) -> Vec<String> {
+        let single = self.single.in_any_case(name).map(|value| vec![value]);
+        let multiple = self.multiple.in_any_case(name);
+        let multiple = multiple.map(|value| items(value).unwrap_or_default());
+        let mut values: Vec<String> = Vec::new();
+        for value in single.chain(multiple).flatten() {
+            let value = text(value).unwrap_or_default().into_owned();
+            if !values.contains(&value) {
+                values.push(value);
+            }
+        }
+        values
+    }
 }
 
 fn address(text: Option<Cow<'_, str>>) -> Option<IpAddr> {
@@ -305,6 +318,26 @@ mod tests {
         event["headers"] = Value::Null;
         event["multiValueHeaders"]["X-Api-Key"] = json!("key");
         assert_eq!(read(&event).api_key, None);
+    }
+
+    #[test]
+    fn the_lines_of_x_forwarded_for_keep_their_order() {
+        let lines = |headers: Value, multiple: Value| {
+            let mut event = rest();
+            event["headers"] = headers;
+            event["multiValueHeaders"] = multiple;
+            read(&event).forwarded_for
+        };
+        let both = json!({ "x-forwarded-FOR": ["a, b", "c", 7, "a, b"] });
+        let last = json!({ "x-forwarded-FOR": "a, b" });
+        assert_eq!(lines(last.clone(), both), ["a, b", "c", "", "a, b"]);
+        assert_eq!(lines(last.clone(), Value::Null), ["a, b"]);
+        let none: [&str; 0] = [];
+        assert_eq!(lines(json!({}), json!({})), none);
+        // Two spellings: nobody knows whose is the later.
+        let two = json!({ "X-Forwarded-For": ["a"], "x-forwarded-for": ["b"] });
+        assert_eq!(lines(last.clone(), two), none);
+        assert_eq!(lines(last, json!({ "x-forwarded-for": "a" })), none);
     }
 
     #[test]
