@@ -63,14 +63,13 @@ impl Options {
     /// Reads the variables that are documented at the fields. None where a fault was noted in `settings`.
     pub fn read(settings: &mut Settings<'_>) -> Option<Self> {
         let identities = settings.or("IDENTITY", Identities::default(), Identities::parse);
-        let by_token = identities
-            .as_ref()
-            .is_some_and(|all| all.have(Identity::Jwt));
-        let tokens = if by_token {
-            Tokens::read(settings).map(Some)
-        } else {
-            Tokens::warn_unused(settings);
-            Some(None)
+        let tokens = match &identities {
+            Some(all) if all.have(Identity::Jwt) => Tokens::read(settings).map(Some),
+            Some(_) => {
+                Tokens::warn_unused(settings);
+                Some(None)
+            }
+            None => None,
         };
         let none = TrustedProxies::default();
         let proxies = settings.or("TRUSTED_PROXIES", none, TrustedProxies::parse);
