@@ -654,8 +654,19 @@ async fn while_redis_is_out_services_that_are_known_are_let_pass_unless_their_ru
             assert!(Instant::now() < end);
         }
     }
+    let end = Instant::now() + PATIENCE;
+    while ask(&check, "nobody", None, Some(ORDERS)).await.status != 403 {
+        assert!(Instant::now() < end);
+    }
     redis.stop(End::Kill);
     passed(&ask(&check, "billing", None, Some(ORDERS)).await);
+    // Who was not registered is not let in meanwhile, and the log tells that nobody could confirm it.
+    let end = Instant::now() + PATIENCE;
+    while !check.logs().contains("refused by the last that was known") {
+        assert!(Instant::now() < end, "{}", check.logs());
+        let answer = ask(&check, "nobody", None, Some(ORDERS)).await;
+        assert_eq!(unknown(&answer), "nobody");
+    }
     let cold = operator.container(Function::Check, &variables).await;
     for answer in [
         ask(&check, "payments", None, Some(ORDERS)).await,
