@@ -948,6 +948,16 @@ async fn a_limit_that_is_wrong_is_told_all_that_is_and_changes_nothing() {
         );
         assert_eq!(control.get("/ratelimit/revision").await.body, before);
         assert_eq!(control.put(SET, limit(10_000)).await.status, 200);
+        // What is wrong with the rule is told in the words of this form.
+        let crowd = (2..34).map(
+            |window| json!({"resource": "b", "client": "a", "limit": 1, "time_window": window}),
+        );
+        let crowd = json!({"upsert": crowd.collect::<Vec<_>>()});
+        let made = control.post("/ratelimit/rules:batch", crowd).await;
+        assert_eq!(made.status, 200, "{}", made.body);
+        let one_more = json!({"SourceService": "a", "DestinationService": "b", "Tps": 1});
+        let refused = control.put(SET, one_more).await;
+        assert_eq!(refused.is_problem(400).fields(), ["DestinationService"]);
     }
 }
 
