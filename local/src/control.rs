@@ -4,9 +4,11 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::ConnectInfo;
-use http::Request;
+use axum::response::IntoResponse;
+use http::header::CONTENT_TYPE;
+use http::{Method, Request};
 use tower::ServiceExt;
 
 use crate::gateway::{Api, Gateway};
@@ -32,11 +34,16 @@ pub fn app(template: &Template, functions: Functions) -> Result<Router, String> 
     ]);
     let gateway = Gateway::new(api, None, backends)?;
     let check = functions.check;
+    let document = document();
     // By hand rather than by routes: a route would leave its parameters in the request, where those of `check` belong.
     Ok(Router::new().fallback(
         move |ConnectInfo(caller): ConnectInfo<SocketAddr>, request: Request<Body>| {
             let (gateway, check) = (gateway.clone(), check.clone());
+            let document = document.clone();
             async move {
+                if request.method() == Method::GET && request.uri().path() == "/openapi.json" {
+                    return ([(CONTENT_TYPE, "application/json")], document).into_response();
+                }
                 if !is_checks(request.uri().path()) {
                     return gateway.answer(request, caller).await;
                 }
@@ -47,6 +54,13 @@ pub fn app(template: &Template, functions: Functions) -> Result<Router, String> 
             }
         },
     ))
+}
+
+/// What both APIs say of themselves, in one.
+fn document() -> Bytes {
+    let mut document = admin::openapi::control_api().merge_from(check::check_api());
+    document.info.title = "Weir: the control and check APIs".to_owned();
+    document.to_json().unwrap_or_default().into()
 }
 
 /// Whether a path is the check API's, which in a deployment has a URL of its own.
@@ -69,6 +83,14 @@ mod tests {
 
     fn named(name: &'static str) -> Router {
         Router::new().fallback(move || async move { name })
+    }
+
+    #[test]
+    fn one_document_tells_of_both_apis() {
+        let document: serde_json::Value = serde_json::from_slice(&document()).unwrap();
+        for path in ["/rule", "/clients", "/ratelimit/status/{client_id}"] {
+            assert!(document["paths"][path].is_object(), "{path}");
+        }
     }
 
     #[tokio::test]

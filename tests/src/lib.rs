@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod binaries;
+mod bridge;
 mod container;
 pub mod issuer;
 mod operator;
@@ -11,6 +12,7 @@ mod runtime_api;
 pub mod stores;
 
 pub use binaries::Function;
+pub use bridge::Bridge;
 pub use container::{Container, FunctionError};
 pub use operator::Operator;
 pub use region::{Region, subscriber};

@@ -356,3 +356,27 @@ async fn an_answer_stays_small_enough_to_be_one_whatever_is_wrong() {
         }
     }
 }
+
+/// It would make a client what it is by default, a terminated one active.
+#[tokio::test]
+async fn a_client_is_not_replaced_by_nothing() {
+    let control = Control::in_memory();
+    let eve = json!({"client_id": "eve", "status": "terminated"});
+    control.post("/clients", eve).await;
+    let request = axum::http::Request::put("/clients/eve?colour=red");
+    let answer = control.request(request.body("".into()).unwrap()).await;
+    assert_eq!(answer.is_problem(400).fields(), ["colour", ""]);
+    assert_eq!(
+        control.get("/clients/eve").await.body["status"],
+        "terminated"
+    );
+}
+
+#[tokio::test]
+async fn a_block_by_user_and_api_can_be_put_back_as_it_is_shown() {
+    let control = Control::in_memory();
+    let block = json!({"user": "eve", "tokens": 0, "time_unit": "day"});
+    let made = control.post("/rule", block).await;
+    assert_eq!((made.status, &made.body["capacity"]), (201, &json!(null)));
+    assert_eq!(control.put("/rule", made.body).await.status, 200);
+}

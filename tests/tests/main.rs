@@ -7,6 +7,7 @@ mod audit;
 mod authorizer;
 mod check;
 mod clients;
+mod conformance;
 mod containers;
 mod control;
 mod counters;

@@ -58,6 +58,7 @@ fn function_of<'a>(functions: &'a [(&str, Container)], path: &str) -> &'a Contai
 async fn apis() -> [Vec<(&'static str, Container)>; 2] {
     let region = Region::new().await;
     let operator = Operator::new().await;
+    operator.client("bob", json!({})).await;
     let anyone = [("CHECK_ANONYMOUS", "allow")];
     [
         vec![
@@ -163,4 +164,207 @@ async fn a_document_is_whole() {
             assert!(used.contains(&own), "nothing refers to {name}");
         }
     }
+}
+
+/// A body without what may be left out.
+fn least(name: &str) -> Value {
+    match name {
+        // `split` is of rules that all share, and no larger than the limit.
+        "RuleDraft" => json!({"resource": "/a", "limit": 64, "time_window": 1, "per": "all"}),
+        "ClientDraft" => json!({"client_id": "carol"}),
+        "KeyDraft" => json!({}),
+        "BucketDraft" => json!({"user": "bob", "api": "/b", "tokens": 1, "time_unit": "second"}),
+        "Question" => json!({"resource": "/a"}),
+        "ServiceCall" => json!({"SourceService": "bob", "DestinationService": "bob"}),
+        "ServiceLimitDraft" => {
+            json!({"SourceService": "bob", "DestinationService": "bob", "Tps": 1})
+        }
+        _ => panic!("{name} is new here"),
+    }
+}
+
+/// Values that a property is said to take, and some that it is said not to.
+fn values(property: &Value) -> (Vec<Value>, Vec<Value>) {
+    let kinds = &property["type"];
+    let is = |kind: &str| {
+        kinds == kind
+            || kinds
+                .as_array()
+                .is_some_and(|all| all.contains(&json!(kind)))
+    };
+    let (mut good, mut bad) = (Vec::new(), Vec::new());
+    if kinds.is_null() {
+        return (vec![json!(1), json!(null), json!("x")], bad);
+    }
+    (if is("null") { &mut good } else { &mut bad }).push(json!(null));
+    if let Some(words) = property["enum"].as_array() {
+        good.extend(words.iter().filter(|word| word.is_string()).cloned());
+        bad.push(json!("no such word"));
+    } else if is("integer") {
+        let bound = |name: &str| property[name].as_u64().unwrap();
+        let (minimum, maximum) = (bound("minimum"), bound("maximum"));
+        good.extend([json!(minimum), json!(maximum)]);
+        bad.extend([
+            json!(maximum + 1),
+            json!(minimum as i64 - 1),
+            json!(1.5),
+            json!("1"),
+        ]);
+    } else if let Some(longest) = property["maxLength"].as_u64() {
+        bad.push(json!("x".repeat(longest as usize + 1)));
+        let pattern = property["pattern"].as_str().unwrap_or_default();
+        if pattern.contains("007f") {
+            bad.push(json!("/a\u{7f}"));
+        }
+    }
+    if !is("string") {
+        bad.push(json!("x"));
+    }
+    if !is("boolean") {
+        bad.push(json!(true));
+    } else {
+        good.extend([json!(true), json!(false)]);
+    }
+    (good, bad)
+}
+
+#[tokio::test]
+async fn bounds_words_and_defaults_are_those_that_are_described() {
+    let mut seen = BTreeSet::new();
+    for functions in apis().await {
+        let document = document(&functions[0].1).await;
+        if let Some((_, clients)) = functions.iter().find(|(name, _)| *name == "clients") {
+            let bob = rest("POST", "/clients", &json!({"client_id": "bob"}));
+            clients.invoke(&bob).await.unwrap();
+        }
+        for (path, item) in document["paths"].as_object().unwrap() {
+            let method = if item["post"].is_object() {
+                "post"
+            } else {
+                "put"
+            };
+            let schema = &item[method]["requestBody"]["content"]["application/json"]["schema"];
+            let Some(name) = schema["$ref"].as_str().and_then(|to| to.rsplit('/').next()) else {
+                continue;
+            };
+            // A batch is of these, and a replacement of what has been made.
+            if name == "Batch" || (method == "put" && path.contains('{')) {
+                continue;
+            }
+            seen.insert(name.to_owned());
+            let container = function_of(&functions, path);
+            let path = path.replace("{id}", "bob").replace("{client_id}", "bob");
+            let write = async |body: &Value| {
+                let mut event = rest(&method.to_uppercase(), &path, body);
+                // Nobody, who may ask about everyone.
+                event["requestContext"]["identity"]["userArn"] = Value::Null;
+                ask(container, &event).await
+            };
+            let shape = &document["components"]["schemas"][name];
+            let (status, _, made) = write(&least(name)).await;
+            assert!([200, 201].contains(&status), "{name}: {made}");
+            for (field, property) in shape["properties"].as_object().unwrap() {
+                let mut body = least(name);
+                if let Some(default) = property.get("default")
+                    && let Some(told) = made.get(field)
+                    && body.get(field).is_none()
+                {
+                    assert_eq!(told, default, "{name}.{field}");
+                }
+                let (good, bad) = values(property);
+                for value in good {
+                    // An id is that of somebody, or of nothing.
+                    if ["id", "client_id", "DestinationService"].contains(&field.as_str()) {
+                        continue;
+                    }
+                    body[field] = value.clone();
+                    if field == "time_unit" && value.is_null() {
+                        body["time_window"] = json!(90);
+                    }
+                    if field == "time_window" && name == "BucketDraft" && !value.is_null() {
+                        body["time_unit"] = json!(null);
+                    }
+                    let (status, _, told) = write(&body).await;
+                    assert!(
+                        [200, 201, 403, 409, 429].contains(&status),
+                        "{name} {body}: {told}"
+                    );
+                    body = least(name);
+                }
+                for value in bad {
+                    body[field] = value;
+                    let (status, _, told) = write(&body).await;
+                    let errors = told["errors"].as_array();
+                    let named = errors
+                        .is_some_and(|all| all.iter().any(|one| one["field"] == field.as_str()));
+                    assert!(status == 400 && named, "{name} {body}: {status} {told}");
+                }
+            }
+            for required in shape["required"].as_array().into_iter().flatten() {
+                let mut body = least(name);
+                body.as_object_mut()
+                    .unwrap()
+                    .remove(required.as_str().unwrap());
+                let (status, _, told) = write(&body).await;
+                assert_eq!(
+                    (status, &told["errors"][0]["field"]),
+                    (400, required),
+                    "{name}"
+                );
+            }
+        }
+    }
+    let all = [
+        "BucketDraft",
+        "ClientDraft",
+        "KeyDraft",
+        "Question",
+        "ServiceCall",
+        "ServiceLimitDraft",
+        "RuleDraft",
+    ];
+    assert_eq!(seen, all.map(str::to_owned).into());
+}
+
+#[tokio::test]
+async fn health_names_the_store_that_is_out_and_why_only_to_the_log() {
+    let region = Region::new().await;
+    let health = http("GET", "/health", "");
+    let rules = region.container(Function::Rules).await;
+    let (status, _, body) = ask(&rules, &health).await;
+    let well = json!({"status": "ok", "stores": {"database": "ok", "redis": "ok"}});
+    assert_eq!((status, body), (200, well));
+
+    let nowhere = "redis://:secret@127.0.0.1:1";
+    let lost = [
+        ("DATABASE_URL", "postgres://weir:secret@127.0.0.1:1/weir"),
+        ("REDIS_URL", nowhere),
+    ];
+    for function in [Function::Rules, Function::Clients] {
+        let container = region.container_with(function, &lost).await;
+        let (status, headers, body) = ask(&container, &health).await;
+        assert_eq!((status, &headers["retry-after"]), (503, &json!("1")));
+        let out: Vec<_> = body["errors"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|error| &error["field"])
+            .collect();
+        assert_eq!(out, ["database", "redis"]);
+        assert!(!body.to_string().contains("127.0.0.1"), "{body}");
+        assert!(!container.logs().contains("secret"), "{}", container.logs());
+    }
+
+    // It asks about nobody: nobody needs to be registered for it.
+    let operator = Operator::new().await;
+    let check = operator.container(Function::Check, &[]).await;
+    assert_eq!(ask(&check, &health).await.0, 200);
+    let check = operator
+        .container(Function::Check, &[("REDIS_URL", nowhere)])
+        .await;
+    assert_eq!(ask(&check, &health).await.0, 503);
+    let empty = operator
+        .container(Function::Check, &[("KEY_PREFIX", "nothing")])
+        .await;
+    assert_eq!(ask(&empty, &health).await.0, 503);
 }

@@ -17,7 +17,6 @@ use axum::http::header::ALLOW;
 use axum::http::{HeaderValue, StatusCode};
 use http_events::Problem;
 use http_events::openapi::Shape;
-use limits::pattern::LONGEST;
 use limits::{Draft, Fields, faults_of_the_whole};
 use serde_json::Value;
 use uuid::Uuid;
@@ -49,8 +48,9 @@ fn read_id(fields: &mut Fields<'_>, own: Option<Uuid>) {
 /// The rest of a path, as it is described.
 fn name() -> Shape {
     Shape::text()
-        .length(1, LONGEST)
+        .not_empty()
         .meaning("The id of a rule; to look, also a resource, percent-encoded.")
+        .example(Uuid::from_u128(0x0197_9c4e_0000_7000_8000_0000_0000_002a).to_string())
 }
 
 /// The id that the rest of a path is.

@@ -129,7 +129,7 @@ fn with_limits(answer: Answer) -> Answer {
 
 fn asking(id: &str, summary: &str) -> Operation {
     Operation::new(id, summary)
-        .path("client_id", client())
+        .path("client_id", client().example("alice"))
         .problem(StatusCode::FORBIDDEN)
         .problem(StatusCode::SERVICE_UNAVAILABLE)
 }
@@ -146,7 +146,7 @@ pub(crate) fn ask() -> Operation {
 
 pub(crate) fn look() -> Operation {
     asking("look", "The same without counting")
-        .required_query("resource", resource())
+        .required_query("resource", resource().example("GET /orders/1"))
         .query("tokens", tokens())
         .query("ip", ip())
         .answer(told(StatusCode::OK, "Whether it may."))

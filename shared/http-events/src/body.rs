@@ -24,15 +24,26 @@ struct Told {
     value: Value,
     /// The fields that it tells twice.
     twice: Vec<Fault>,
+    /// Whether there is none.
+    empty: bool,
 }
 
 impl Body {
+    /// The same, but there must be one: for what would mean something without a word.
+    #[must_use]
+    pub fn needed(self) -> Self {
+        Self(match self.0 {
+            Ok(told) if told.empty => Err(Problem::fault("", "there must be a body")),
+            told => told,
+        })
+    }
+
     /// What the body says, as `read` has it.
     ///
     /// # Errors
     /// What is wrong with the body as a whole; else what `read` finds, and the fields that are told twice.
     pub fn read<T>(self, read: impl FnOnce(&Value) -> Result<T, Problem>) -> Result<T, Problem> {
-        let Told { value, twice } = self.0?;
+        let Told { value, twice, .. } = self.0?;
         let once = if twice.is_empty() {
             Ok(())
         } else {
@@ -78,6 +89,7 @@ async fn told(request: Request) -> Result<Told, Problem> {
         return Ok(Told {
             value: Value::Object(Map::new()),
             twice: Vec::new(),
+            empty: true,
         });
     }
     if !json {
@@ -87,7 +99,11 @@ async fn told(request: Request) -> Result<Told, Problem> {
         ));
     }
     match json::read(&bytes) {
-        Ok((value, twice)) => Ok(Told { value, twice }),
+        Ok((value, twice)) => Ok(Told {
+            value,
+            twice,
+            empty: false,
+        }),
         Err(error) => Err(Problem::fault(
             "",
             &format!("the body must be JSON: {error}"),

@@ -31,8 +31,8 @@ pub(crate) fn describe() -> Operation {
         "createKey",
         "Make an API key; its secret is shown this once",
     )
-    .path("id", client_id())
-    .body(
+    .path("id", client_id().example("alice"))
+    .optional_body(
         reference("KeyDraft"),
         json!({"description": "for the warehouse"}),
     )

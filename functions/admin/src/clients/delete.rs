@@ -20,7 +20,7 @@ pub(crate) fn describe() -> Operation {
         .by_default(false)
         .meaning("Whether the rules that name it go with it.");
     let operation = operation("deleteClient", "Delete a client and its keys")
-        .path("id", client_id())
+        .path("id", client_id().example("alice"))
         .query("cascade", cascade)
         .answer(gone())
         .problem(StatusCode::NOT_FOUND)

@@ -17,7 +17,7 @@ use crate::state::State;
 
 pub(crate) fn describe() -> Operation {
     operation("deleteKey", "Delete an API key")
-        .path("id", client_id())
+        .path("id", client_id().example("alice"))
         .path("key_id", Shape::uuid())
         .answer(gone())
         .problem(StatusCode::NOT_FOUND)

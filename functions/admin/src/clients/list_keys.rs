@@ -18,7 +18,7 @@ pub(crate) fn describe() -> Operation {
         "listKeys",
         "List the API keys of a client, without their secrets",
     )
-    .path("id", client_id())
+    .path("id", client_id().example("alice"))
     .problem(StatusCode::NOT_FOUND);
     listing(operation, "keys", "Key")
 }

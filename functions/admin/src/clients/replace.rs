@@ -19,7 +19,7 @@ use crate::state::State;
 
 pub(crate) fn describe() -> Operation {
     let operation = operation("replaceClient", "Replace a client as a whole")
-        .path("id", client_id())
+        .path("id", client_id().example("alice"))
         .body(reference("ClientReplacement"), json!({"tier": "premium"}))
         .answer(written(StatusCode::OK, "Client"))
         .problem(StatusCode::NOT_FOUND)
@@ -36,7 +36,7 @@ pub(crate) async fn handle(
     body: Body,
 ) -> Result<Response, Failure> {
     known(&id)?;
-    let read = body.read(|body| read(body, &id));
+    let read = body.needed().read(|body| read(body, &id));
     let ((), draft) = both(query.finish(), read)?;
     let written = state
         .database

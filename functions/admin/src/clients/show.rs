@@ -16,7 +16,7 @@ use crate::state::State;
 pub(crate) fn describe() -> Operation {
     let answer = Answer::json(StatusCode::OK, "As it is.", reference("Client"));
     operation("showClient", "Show a client")
-        .path("id", client_id())
+        .path("id", client_id().example("alice"))
         .answer(tagged(answer))
         .problem(StatusCode::NOT_FOUND)
 }

@@ -1,7 +1,7 @@
 //! The shapes of rules.
 
 use http_events::openapi::{Shape, reference};
-use limits::rule::{Algorithm, LONGEST_WINDOW, MOST, MOST_SHARES, OnFailure, Per, Status, Tier};
+use limits::rule::{Algorithm, LONGEST_WINDOW, MOST, OnFailure, Per, Status, Tier};
 use limits_postgres::record::Action;
 use serde_json::{Value, json};
 
@@ -73,10 +73,10 @@ fn draft() -> Shape {
         )
         .field(
             "split",
-            Shape::integer(1, MOST_SHARES)
+            Shape::integer(1, 1)
                 .or_null()
                 .by_default(1)
-                .meaning("In how many buckets a rule of `per: all` is spread."),
+                .meaning("Always 1: spreading a rule is not supported."),
         )
         .field(
             "algorithm",
@@ -124,7 +124,7 @@ fn shown() -> Shape {
         .required("tier", Shape::words(Tier::ALL).or_null())
         .required("per", Shape::words(Per::ALL))
         .required("override", Shape::boolean())
-        .required("split", Shape::integer(1, MOST_SHARES))
+        .required("split", Shape::integer(1, 1))
         .required("algorithm", Shape::words(Algorithm::ALL))
         .required("limit", limit())
         .required("time_window", time_window())

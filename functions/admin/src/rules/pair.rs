@@ -65,7 +65,8 @@ impl Bucket {
             tokens: draft.limit,
             time_unit: unit.map(|(name, _)| *name),
             time_window: unit.is_none().then_some(draft.time_window),
-            capacity: draft.burst.or(draft.limit),
+            // That of a block is nothing, and nothing is no capacity that could be put back.
+            capacity: draft.burst.or(draft.limit).filter(|most| *most > 0),
             revision: rule.revision,
         }
     }
@@ -310,13 +311,16 @@ fn read_tokens(fields: &mut Fields<'_>) -> Option<u64> {
 fn read_window(fields: &mut Fields<'_>) -> Option<u64> {
     let detail = "must be one of second, minute, hour, day";
     let seconds = fields.integer("time_window", 1, LONGEST_WINDOW);
+    let told = fields
+        .value("time_window")
+        .is_some_and(|told| !told.is_null());
     match fields.value("time_unit") {
         None => {
             fields.fault("time_unit", format!("is required: it {detail}"));
             None
         }
         Some(Value::Null) => {
-            if seconds.is_none() && !fields.has("time_window") {
+            if seconds.is_none() && !told {
                 fields.fault("time_unit", detail);
             }
             seconds
@@ -326,7 +330,7 @@ fn read_window(fields: &mut Fields<'_>) -> Option<u64> {
             if unit.is_none() {
                 fields.fault("time_unit", detail);
             }
-            if unit.is_some() && fields.has("time_window") {
+            if unit.is_some() && told {
                 fields.fault("time_window", "must not stand beside a time_unit");
             }
             unit.map(|(_, seconds)| *seconds)

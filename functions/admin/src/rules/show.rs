@@ -29,11 +29,13 @@ pub(crate) fn describe() -> Operation {
 pub(crate) async fn handle(
     Shared(state): Shared<State>,
     Named(name): Named<String>,
-    query: Query,
+    mut query: Query,
 ) -> Result<Response, Failure> {
     let Some(id) = id_of(&name) else {
         return list::met(&state, &name, query).await;
     };
+    // A rule is a page of one.
+    let (_, _) = (query.limit(), query.text("cursor"));
     query.finish()?;
     let rule = state.database.rule(id).await?;
     let rule = rule.ok_or_else(|| Problem::not_found("there is no such rule"))?;

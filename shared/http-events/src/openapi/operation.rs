@@ -65,13 +65,28 @@ impl Operation {
     /// The same, with a body of JSON.
     #[must_use]
     pub fn body(self, shape: impl Into<RefOr<Schema>>, example: Value) -> Self {
+        self.with_body(shape, example, Required::True)
+    }
+
+    /// The same, with a body of JSON that may be left out.
+    #[must_use]
+    pub fn optional_body(self, shape: impl Into<RefOr<Schema>>, example: Value) -> Self {
+        self.with_body(shape, example, Required::False)
+    }
+
+    fn with_body(
+        self,
+        shape: impl Into<RefOr<Schema>>,
+        example: Value,
+        required: Required,
+    ) -> Self {
         let content = ContentBuilder::new()
             .schema(Some(shape))
             .example(Some(example))
             .build();
         let body = RequestBodyBuilder::new()
             .content("application/json", content)
-            .required(Some(Required::True))
+            .required(Some(required))
             .build();
         Self(self.0.request_body(Some(body)))
             .problem(StatusCode::PAYLOAD_TOO_LARGE)

@@ -140,6 +140,13 @@ impl Shape {
         self
     }
 
+    /// The same text, which is not empty.
+    #[must_use]
+    pub fn not_empty(mut self) -> Self {
+        self.object.min_length = Some(1);
+        self
+    }
+
     /// The same text, where it matches a regular expression.
     #[must_use]
     pub fn like(mut self, pattern: &str) -> Self {
