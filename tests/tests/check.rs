@@ -228,6 +228,17 @@ async fn every_field_that_is_wrong_is_told_and_nothing_is_spent() {
         wrong_fields(&answer),
         ["colour", "ip", "resource", "tokens"]
     );
+    // What costs is told in the body: in a query it would be overlooked.
+    for path in ["/ratelimit/status/eve", "/throttleRequest"] {
+        let mut event = event("POST", path, "tokens=5&tokens=6", None);
+        event["body"] = json!({ "colour": 1 }).to_string().into();
+        let answer = send(&container, &event).await;
+        let wrong = wrong_fields(&answer);
+        assert!(
+            wrong.contains(&"tokens") && wrong.contains(&"colour"),
+            "{wrong:?}"
+        );
+    }
     for (body, wrong) in [
         ("", "resource"),
         ("{", ""),

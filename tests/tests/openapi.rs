@@ -228,6 +228,16 @@ fn values(property: &Value) -> (Vec<Value>, Vec<Value>) {
     (good, bad)
 }
 
+/// The fields that an answer is said to have.
+fn described(document: &Value, answer: &Value) -> BTreeSet<String> {
+    let mut shape = &answer["content"]["application/json"]["schema"];
+    if let Some(to) = shape["$ref"].as_str() {
+        shape = document.pointer(to.trim_start_matches('#')).unwrap();
+    }
+    let fields = shape["properties"].as_object();
+    fields.into_iter().flat_map(Map::keys).cloned().collect()
+}
+
 #[tokio::test]
 async fn bounds_words_and_defaults_are_those_that_are_described() {
     let mut seen = BTreeSet::new();
@@ -263,6 +273,14 @@ async fn bounds_words_and_defaults_are_those_that_are_described() {
             let shape = &document["components"]["schemas"][name];
             let (status, _, made) = write(&least(name)).await;
             assert!([200, 201].contains(&status), "{name}: {made}");
+            let answer = &item[method]["responses"][status.to_string()];
+            let answered = described(&document, answer);
+            for field in made.as_object().unwrap().keys() {
+                assert!(
+                    answered.contains(field),
+                    "{name} is answered with {field}: {made}"
+                );
+            }
             for (field, property) in shape["properties"].as_object().unwrap() {
                 let mut body = least(name);
                 if let Some(default) = property.get("default")

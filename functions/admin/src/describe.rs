@@ -4,14 +4,13 @@ pub(crate) mod clients;
 pub(crate) mod rules;
 
 use axum::http::StatusCode;
-use http_events::openapi::{Answer, Operation, Shape, reference};
+pub(crate) use http_events::openapi::client_id;
+use http_events::openapi::{Answer, Operation, Shape, printed, reference};
 use limits::pattern::LONGEST as LONGEST_RESOURCE;
-use limits::registry::LONGEST_CLIENT_ID;
 use limits::rule::LONGEST_DESCRIPTION;
 use limits_postgres::page::{MOST, USUAL};
 
-/// What can stand in an id: no control character.
-const PRINTED: &str = r"^[^\u0000-\u001f\u007f-\u009f]*$";
+use crate::announcement::Propagation;
 
 /// An operation that asks the database.
 pub(crate) fn operation(id: &str, summary: &str) -> Operation {
@@ -84,19 +83,14 @@ pub(crate) fn revision() -> Shape {
 
 /// How far the news of a write got.
 pub(crate) fn propagation() -> Shape {
-    Shape::words(&["announced", "pending"]).meaning(
+    Shape::words(&[Propagation::Announced, Propagation::Pending].map(Propagation::as_str)).meaning(
         "Whether the change was announced; the schedule brings a pending one within a minute.",
     )
 }
 
-/// The id of a client.
-pub(crate) fn client_id() -> Shape {
-    Shape::text().length(1, LONGEST_CLIENT_ID).like(PRINTED)
-}
-
 /// What a rule is about.
 pub(crate) fn resource() -> Shape {
-    Shape::text().length(1, LONGEST_RESOURCE).like(PRINTED)
+    printed(1, LONGEST_RESOURCE)
 }
 
 /// A description that is written.

@@ -58,7 +58,11 @@ fn rule_routes() -> Routes<State> {
         .get("/ratelimit/revision", revision::handle, revision::describe)
         .get("/ratelimit/audit", audit::handle, audit::describe)
         .get("/health", health::handle, health::describe)
-        .get("/openapi.json", openapi::handle, openapi::describe)
+        .get(
+            "/openapi.json",
+            openapi::handle,
+            http_events::openapi::describe,
+        )
 }
 
 fn client_routes() -> Routes<State> {

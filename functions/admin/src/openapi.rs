@@ -2,19 +2,12 @@
 
 use std::sync::LazyLock;
 
-use axum::http::StatusCode;
-use axum::http::header::CONTENT_TYPE;
-use axum::response::{IntoResponse, Response};
-use http_events::openapi::{Answer, OpenApi, Operation, Shape, document};
+use axum::response::Response;
+use http_events::openapi::{OpenApi, document, respond};
 
 use crate::failure::Failure;
 use crate::query::Query;
 use crate::{client_routes, describe, rule_routes};
-
-pub(crate) fn describe() -> Operation {
-    let answer = Answer::json(StatusCode::OK, "OpenAPI 3.1.", Shape::object());
-    Operation::new("showDocument", "This document").answer(answer)
-}
 
 /// The document of the control API: what the function of the rules answers, and that of the clients.
 pub fn control_api() -> OpenApi {
@@ -33,5 +26,5 @@ pub(crate) async fn handle(query: Query) -> Result<Response, Failure> {
     static DOCUMENT: LazyLock<String> =
         LazyLock::new(|| control_api().to_json().unwrap_or_default());
     query.finish()?;
-    Ok(([(CONTENT_TYPE, "application/json")], DOCUMENT.as_str()).into_response())
+    Ok(respond(&DOCUMENT))
 }

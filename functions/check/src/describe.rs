@@ -1,9 +1,8 @@
 //! What the operations say of themselves.
 
 use axum::http::StatusCode;
-use http_events::openapi::{Answer, Operation, Shape, reference};
+use http_events::openapi::{Answer, Operation, Shape, client_id, reference};
 use limiter::Reason;
-use limits::registry::LONGEST_CLIENT_ID;
 use limits::rule::MOST;
 use serde_json::json;
 
@@ -18,14 +17,16 @@ pub(crate) fn shapes() -> Vec<(&'static str, Shape)> {
         .field("ip", ip().or_null())
         .field(
             "client_id",
-            client().or_null().meaning("That of the path, or left out."),
+            client_id()
+                .or_null()
+                .meaning("That of the path, or left out."),
         )
         .closed();
     let call = Shape::object()
-        .required("SourceService", client().meaning("The one that calls."))
+        .required("SourceService", client_id().meaning("The one that calls."))
         .field(
             "DestinationService",
-            client()
+            client_id()
                 .or_null()
                 .meaning("The one that is called; left out, whoever asks."),
         )
@@ -39,12 +40,6 @@ pub(crate) fn shapes() -> Vec<(&'static str, Shape)> {
         ("ServiceCall", call),
         ("Throttled", throttled),
     ]
-}
-
-fn client() -> Shape {
-    Shape::text()
-        .length(1, LONGEST_CLIENT_ID)
-        .like(r"^[^\u0000-\u001f\u007f-\u009f]*$")
 }
 
 fn resource() -> Shape {
@@ -129,7 +124,7 @@ fn with_limits(answer: Answer) -> Answer {
 
 fn asking(id: &str, summary: &str) -> Operation {
     Operation::new(id, summary)
-        .path("client_id", client().example("alice"))
+        .path("client_id", client_id().example("alice"))
         .problem(StatusCode::FORBIDDEN)
         .problem(StatusCode::SERVICE_UNAVAILABLE)
 }
@@ -175,9 +170,4 @@ pub(crate) fn throttle() -> Operation {
 
 pub(crate) fn health() -> Operation {
     http_events::health::describe(&["redis"])
-}
-
-pub(crate) fn openapi() -> Operation {
-    let answer = Answer::json(StatusCode::OK, "OpenAPI 3.1.", Shape::object());
-    Operation::new("showDocument", "This document").answer(answer)
 }

@@ -15,11 +15,10 @@ use axum::Router;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
-use axum::http::header::CONTENT_TYPE;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use http_events::health::{answer, asked};
-use http_events::openapi::{OpenApi, document};
-use http_events::{Body, Named, Problem, Routes};
+use http_events::openapi::{OpenApi, document, respond as respond_document};
+use http_events::{Body, Named, NoQuery, Problem, Routes, both};
 use limiter::{Config, Decision, Limiter, Refusal, Request, Verdict, Who};
 use limits::Resource;
 use limits::counters::Operation;
@@ -114,7 +113,7 @@ fn routes() -> Routes<Arc<Check>> {
         .post(STATUS, ask, describe::ask)
         .post("/throttleRequest", throttle::handle, describe::throttle)
         .get("/health", health, describe::health)
-        .get("/openapi.json", openapi, describe::openapi)
+        .get("/openapi.json", openapi, http_events::openapi::describe)
 }
 
 /// The document of the check API.
@@ -127,14 +126,18 @@ pub fn check_api() -> OpenApi {
     )
 }
 
-async fn openapi() -> Response {
+async fn openapi(NoQuery(query): NoQuery) -> Result<Response, Problem> {
     // Made when it is first asked for: a cold start has better things to do.
     static DOCUMENT: LazyLock<String> = LazyLock::new(|| check_api().to_json().unwrap_or_default());
-    ([(CONTENT_TYPE, "application/json")], DOCUMENT.as_str()).into_response()
+    query.map(|()| respond_document(&DOCUMENT))
 }
 
 /// Whether Redis answers, and has rules to decide by. Asks about nobody, so whoever may call may ask.
-async fn health(State(check): State<Arc<Check>>) -> Result<Response, Problem> {
+async fn health(
+    State(check): State<Arc<Check>>,
+    NoQuery(query): NoQuery,
+) -> Result<Response, Problem> {
+    query?;
     let redis = match asked(check.limiter.store().head()).await {
         Ok(Some(_)) => Ok(()),
         Ok(None) => Err("nothing is published there".to_owned()),
@@ -147,9 +150,11 @@ async fn ask(
     State(check): State<Arc<Check>>,
     asker: Asker,
     Named(client): Named<String>,
+    NoQuery(query): NoQuery,
     body: Body,
 ) -> Result<Response, Problem> {
-    let question = body.read(|body| Question::in_body(&client, body).map_err(Problem::faults))?;
+    let read = body.read(|body| Question::in_body(&client, body).map_err(Problem::faults));
+    let ((), question) = both(query, read)?;
     let decision = check.decide(&question, &asker, Operation::Take).await?;
     let status = if decision.allowed {
         StatusCode::OK

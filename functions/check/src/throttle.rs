@@ -7,7 +7,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use http_events::{Body, Problem};
+use http_events::{Body, NoQuery, Problem, both};
 use limiter::{Pair, Party, Refusal, Verdict};
 use limits::registry::check_client_id;
 use limits::{Fault, Fields};
@@ -31,11 +31,13 @@ struct Told {
 pub(crate) async fn handle(
     State(check): State<Arc<Check>>,
     asker: Asker,
+    NoQuery(query): NoQuery,
     body: Body,
 ) -> Result<Response, Problem> {
     let asker = asker.as_limiter(check.anonymous_allowed);
     let is_someone = !matches!(asker, limiter::Asker::Anyone);
-    let told = body.read(|body| read(body, is_someone).map_err(Problem::faults))?;
+    let read = body.read(|body| read(body, is_someone).map_err(Problem::faults));
+    let ((), told) = both(query, read)?;
     let pair = Pair {
         source: &told.source,
         destination: told.destination.as_deref(),

@@ -1,7 +1,7 @@
 //! What Lambda is sent over HTTP, as axum's routers take it: REST API (v1), HTTP API (v2), function URL and `cargo lambda watch`.
 //!
 //! [`serve`] is the way from an event to a router and back; [`Routes`] is where each handler and its description stand together,
-//! [`Body`] and [`Named`] are how all of them read, [`Problem`] is how they say no. Apart from the functions, so that the authorizer takes no HTTP server along.
+//! [`Body`], [`Named`] and [`NoQuery`] are how all of them read, [`Problem`] is how they say no. Apart from the functions, so that the authorizer takes no HTTP server along.
 
 mod body;
 mod event;
@@ -10,12 +10,14 @@ mod json;
 pub mod openapi;
 mod path;
 mod problem;
+mod query;
 mod routes;
 
 pub use body::{Body, both};
 pub use event::Identity;
 pub use path::Named;
 pub use problem::Problem;
+pub use query::NoQuery;
 pub use routes::Routes;
 
 use aws_lambda_events::apigw::ApiGatewayProxyResponse;

@@ -11,6 +11,10 @@ pub use answer::Answer;
 pub use operation::Operation;
 pub use shape::{Shape, either, reference};
 
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use limits::registry::LONGEST_CLIENT_ID;
 pub use utoipa::openapi::OpenApi;
 use utoipa::openapi::path::PathItem;
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, SecurityRequirement, SecurityScheme};
@@ -42,6 +46,30 @@ impl From<Method> for HttpMethod {
             Method::Delete => HttpMethod::Delete,
         }
     }
+}
+
+/// What can stand in an id: no control character.
+const PRINTED: &str = r"^[^\u0000-\u001f\u007f-\u009f]*$";
+
+/// A text of so many characters, none of which controls anything.
+pub fn printed(least: usize, most: usize) -> Shape {
+    Shape::text().length(least, most).like(PRINTED)
+}
+
+/// The id of a client.
+pub fn client_id() -> Shape {
+    printed(1, LONGEST_CLIENT_ID)
+}
+
+/// What `GET /openapi.json` says of itself.
+pub fn describe() -> Operation {
+    let answer = Answer::json(StatusCode::OK, "OpenAPI 3.1.", Shape::object());
+    Operation::new("showDocument", "This document").answer(answer)
+}
+
+/// The answer that is a document.
+pub fn respond(document: &'static str) -> Response {
+    ([(CONTENT_TYPE, "application/json")], document).into_response()
 }
 
 /// The document of an API: its routes, and the shapes that they refer to by name.
