@@ -183,6 +183,23 @@ async fn whatever_a_caller_sends_is_answered() {
     }
 }
 
+/// `"\\ud800"` is well-formed JSON and no Unicode.
+#[tokio::test]
+async fn half_a_surrogate_pair_is_no_reason_to_fail() {
+    for container in functions().await {
+        for event in [
+            http("GET", "/rule-HALF", "user=HALF"),
+            rest("POST-HALF", "/clients/HALF", &json!({"HALF": "HALF"})),
+            rest("POST", "/HALF", &json!("HALF")),
+        ] {
+            let event = event.to_string().replace("HALF", "\\ud800");
+            let answer = container.invoke_text(&event).await.unwrap();
+            let status = answer["statusCode"].as_u64().unwrap();
+            assert!([400, 404].contains(&status), "{event}: {answer}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn every_mistake_of_http_has_its_own_answer() {
     let functions = functions().await;

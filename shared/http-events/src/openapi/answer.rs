@@ -36,7 +36,7 @@ impl Answer {
     /// The same, with a header.
     #[must_use]
     pub fn header(mut self, name: &str, shape: Shape) -> Self {
-        let meaning = shape.meant();
+        let (meaning, shape) = shape.told_apart();
         let header = HeaderBuilder::new()
             .schema(Some(shape))
             .description(meaning)
@@ -129,7 +129,7 @@ pub(super) fn problems() -> impl Iterator<Item = (String, Response)> {
         ),
         plain(
             StatusCode::SERVICE_UNAVAILABLE,
-            "A store is out; nothing was done.",
+            "A store is out; `detail` says whether something may have been done.",
         )
         .header("Retry-After", Shape::count().meaning("Seconds to wait.")),
     ];

@@ -28,7 +28,7 @@ impl Operation {
     }
 
     fn parameter(self, place: ParameterIn, name: &str, shape: Shape, required: Required) -> Self {
-        let meaning = shape.meant();
+        let (meaning, shape) = shape.told_apart();
         let parameter = ParameterBuilder::new()
             .name(name)
             .parameter_in(place)

@@ -184,9 +184,9 @@ impl Shape {
         self
     }
 
-    /// What it means, where that was told.
-    pub(crate) fn meant(&self) -> Option<String> {
-        self.object.description.clone()
+    /// What it means, where that was told, for whoever says it in another place; and the shape without it.
+    pub(crate) fn told_apart(mut self) -> (Option<String>, Self) {
+        (self.object.description.take(), self)
     }
 }
 
