@@ -19,7 +19,7 @@ use uuid::Uuid;
 const LONG: u64 = 31_622_400;
 
 /// The check API's answer to a client that calls `resource`.
-async fn ask(check: &Container, client: &str, resource: &str, tokens: u64) -> Value {
+pub(crate) async fn ask(check: &Container, client: &str, resource: &str, tokens: u64) -> Value {
     let mut event: Value =
         serde_json::from_str(include_str!("../../events/check-url.json")).unwrap();
     event["rawPath"] = format!("/ratelimit/status/{client}").into();
@@ -31,7 +31,7 @@ async fn ask(check: &Container, client: &str, resource: &str, tokens: u64) -> Va
     serde_json::from_str(answer["body"].as_str().unwrap()).unwrap()
 }
 
-async fn check(operator: &Operator) -> Container {
+pub(crate) async fn check(operator: &Operator) -> Container {
     let open = [("CHECK_ANONYMOUS", "allow")];
     operator.container(Function::Check, &open).await
 }

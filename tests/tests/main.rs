@@ -31,3 +31,4 @@ mod strangers;
 mod template;
 mod topic;
 mod walks;
+mod which_rules;
