@@ -48,8 +48,10 @@ async fn the_control_api_answers_as_it_is_described() {
     let clients = region.container(Function::Clients).await;
     let rules = region.container(Function::Rules).await;
     // Those of which the examples speak.
-    let alice = rest("POST", "/clients", &json!({"client_id": "alice"}));
-    clients.invoke(&alice).await.unwrap();
+    for id in ["alice", "billing", "orders"] {
+        let client = rest("POST", "/clients", &json!({"client_id": id}));
+        clients.invoke(&client).await.unwrap();
+    }
     let rule = json!({"id": "01979c4e-0000-7000-8000-00000000002a", "resource": "/a", "limit": 1, "time_window": 60});
     let batch = json!({"upsert": [rule]});
     rules
@@ -63,7 +65,9 @@ async fn the_control_api_answers_as_it_is_described() {
 #[tokio::test]
 async fn the_check_api_answers_as_it_is_described() {
     let operator = Operator::new().await;
-    operator.client("alice", json!({})).await;
+    for id in ["alice", "billing", "orders"] {
+        operator.client(id, json!({})).await;
+    }
     operator
         .client("gone", json!({"status": "terminated"}))
         .await;
