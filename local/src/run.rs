@@ -94,11 +94,11 @@ impl Run {
         };
         let authorizer = Authorizer::new(Limiter::new(config.clone(), store.clone()), options);
         let protected = protected(&template, authorizer)?;
-        let check = Check::new(Limiter::new(config, store.clone()), true);
+        let check = Check::new(Limiter::new(config.clone(), store.clone()), true);
         let state = State {
             database,
             announcer: announcer(refresh.clone()),
-            published: Some(store),
+            region: Some(Arc::new(State::region(config, store))),
         };
         let control = control(&template, state, check)?;
         let mut interruption = Interruption::new()?;

@@ -137,6 +137,50 @@ fn every_printed_line_shows_what_it_says() {
     assert!(asked.contains(r#""status":"allowed""#), "{asked}");
 }
 
+/// What a line prints in a shell.
+fn run(line: &str) -> String {
+    let output = Command::new("sh").args(["-c", line]).output().unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn in_memory_too_a_call_is_explained_and_a_client_reset() {
+    let program = Program::start(&[]);
+    let told = program
+        .printed
+        .iter()
+        .find_map(|line| line.strip_prefix("Control and check, without IAM: "));
+    let control = told.unwrap();
+    let explain = format!(
+        "curl -s -G {control}/ratelimit/explain -d client=demo-free --data-urlencode 'resource=GET /orders/1'"
+    );
+    let reset = format!(
+        "curl -si -X POST -H 'content-type: application/json' {control}/ratelimit/reset -d '{{\"client\": \"demo-free\"}}'"
+    );
+    program.shown("429");
+    let fate = r#""fate":"applies""#;
+    let explained = run(&explain);
+    assert!(
+        explained.contains(fate) && !explained.contains(r#""remaining":10"#),
+        "{explained}"
+    );
+    let answer = run(&reset);
+    assert!(
+        answer.starts_with("HTTP/1.1 200") && answer.contains("weir-propagation: announced"),
+        "{answer}"
+    );
+    for _ in 0..2 {
+        let explained = run(&explain);
+        assert!(
+            explained.contains(fate) && explained.contains(r#""remaining":10"#),
+            "{explained}"
+        );
+    }
+    let allowed = program.shown("An allowed call");
+    assert!(allowed.starts_with("HTTP/1.1 200"), "{allowed}");
+    assert!(allowed.contains("x-ratelimit-remaining: 9"), "{allowed}");
+}
+
 #[test]
 fn real_stores_keep_what_became_of_the_demo() {
     let (redis, postgres) = (Redis::start().unwrap(), Postgres::start().unwrap());

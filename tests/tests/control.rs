@@ -69,7 +69,7 @@ impl Control {
         let state = State {
             database: database.clone(),
             announcer,
-            published: None,
+            region: None,
         };
         let clients = admin::clients(state.clone());
         let rules = admin::rules(state);

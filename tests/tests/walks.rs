@@ -127,7 +127,7 @@ fn rule(limit: u64) -> Value {
     json!({"resource": "GET /orders/*", "limit": limit, "time_window": 86_400})
 }
 
-fn request(key: &str) -> Value {
+pub(crate) fn request(key: &str) -> Value {
     let mut event: Value =
         serde_json::from_str(include_str!("../../events/authorizer-rest.json")).unwrap();
     event["headers"]["x-api-key"] = key.into();

@@ -19,7 +19,7 @@ pub(crate) async fn handle(
 ) -> Result<Response, Failure> {
     query.finish()?;
     let redis = async {
-        match &state.published {
+        match state.published() {
             Some(store) => Some(asked(store.head()).await),
             None => None,
         }

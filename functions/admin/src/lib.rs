@@ -36,7 +36,8 @@ pub fn clients(state: State) -> Router {
 
 fn rule_routes() -> Routes<State> {
     use rules::{
-        audit, batch, create, delete, list, pair, refresh, replace, reset, revision, show, throttle,
+        audit, batch, create, delete, explain, list, pair, refresh, replace, reset, revision, show,
+        throttle,
     };
     // The rest of the path, slashes and all: a resource that was decoded on the way has its own.
     const NAMED: &str = "/ratelimit/rules/{*name}";
@@ -53,6 +54,7 @@ fn rule_routes() -> Routes<State> {
         .delete("/rule", pair::delete, pair::describe_delete)
         .put("/setThrottleRule", throttle::set, throttle::describe_set)
         .get("/getThrottleRule", throttle::show, throttle::describe_show)
+        .get("/ratelimit/explain", explain::handle, explain::describe)
         .post("/ratelimit/reset", reset::handle, reset::describe)
         .post("/ratelimit/refresh", refresh::handle, refresh::describe)
         .get("/ratelimit/revision", revision::handle, revision::describe)

@@ -4,6 +4,7 @@ pub(crate) mod audit;
 pub(crate) mod batch;
 pub(crate) mod create;
 pub(crate) mod delete;
+pub(crate) mod explain;
 pub(crate) mod list;
 pub(crate) mod pair;
 pub(crate) mod refresh;

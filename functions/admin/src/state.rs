@@ -1,6 +1,9 @@
 //! What the handlers share.
 
+use std::sync::Arc;
+
 use aws::sns::{Topic, TopicArn};
+use limiter::{Config, Limiter};
 use limits::settings::Settings;
 use limits_postgres::Database;
 use limits_redis::Store;
@@ -14,13 +17,14 @@ pub struct State {
     pub database: Database,
     /// What tells every region of a change.
     pub announcer: Announcer,
-    /// Where this region's published copy is, for whoever asks how far it is.
-    pub published: Option<Store>,
+    /// This region as its containers see it, for whoever asks how far it is or how it decides; none where this function is told
+    /// of no region.
+    pub region: Option<Arc<Limiter>>,
 }
 
 impl State {
     /// Reads the environment through `lookup`: `DATABASE_URL`, `DATABASE_AUTH`, `RULES_TOPIC_ARN`, `REDIS_URL`,
-    /// `REDIS_AUTH`, `KEY_PREFIX`.
+    /// `REDIS_AUTH`, `KEY_PREFIX`, and what a [`Config`] is.
     /// Speaks to nobody yet.
     ///
     /// # Errors
@@ -31,7 +35,8 @@ impl State {
         let topic = settings.or("RULES_TOPIC_ARN", None, |arn| {
             arn.parse::<TopicArn>().map(Some)
         });
-        let published = Store::from_settings_if_set(&mut settings);
+        let store = Store::from_settings_if_set(&mut settings);
+        let config = Config::read(&mut settings);
         settings.finish()?;
         let announcer = match topic.flatten() {
             Some(topic) => Announcer::Sns(Topic::new(topic).await),
@@ -40,7 +45,24 @@ impl State {
         Ok(Self {
             database: database.ok_or("DATABASE_URL is missing")?,
             announcer,
-            published: published.flatten(),
+            region: store
+                .flatten()
+                .zip(config)
+                .map(|(store, config)| Arc::new(Self::region(config, store))),
         })
+    }
+
+    /// A region as its containers see it. An operator is more patient than a request.
+    pub fn region(config: Config, store: Store) -> Limiter {
+        let patient = Config {
+            redis_timeout: config.redis_timeout.max(config.load_timeout),
+            ..config
+        };
+        Limiter::new(patient, store)
+    }
+
+    /// Where this region's published copy is.
+    pub(crate) fn published(&self) -> Option<&Store> {
+        self.region.as_deref().map(Limiter::store)
     }
 }

@@ -2,10 +2,11 @@
 //!
 //! Read [`Limiter::decide`] first; everything else is what it asks in turn: [`registry`] (who), [`view`] (the rules that this
 //! container has, and catching up), [`decision`] (what came out), [`headers`] (how callers are told). [`pair`] is the same for a
-//! service that calls another.
+//! service that calls another, [`explain`] tells operators why.
 
 pub mod config;
 pub mod decision;
+pub mod explain;
 pub mod headers;
 pub mod limiter;
 pub mod pair;
@@ -15,5 +16,6 @@ pub mod view;
 
 pub use config::Config;
 pub use decision::{Decision, Party, Reason, Refusal, Told, Verdict};
+pub use explain::{Explanation, Supposition};
 pub use limiter::{Asker, Limiter, Request, Who};
 pub use pair::Pair;

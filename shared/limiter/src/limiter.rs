@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 use crate::config::Config;
 use crate::decision::{Refusal, Verdict};
+use crate::explain::{Basis, Sheet, Supposition};
 use crate::pair::Pair;
 use crate::plan::{Owners, Plan};
 use crate::registry::{Registry, Remembered};
@@ -82,6 +83,7 @@ pub enum Asker<'a> {
 pub(crate) enum Question<'a> {
     Request(&'a Request<'a>),
     Pair(&'a Pair<'a>),
+    Supposition(&'a Supposition<'a>, &'a Sheet),
 }
 
 /// A question by someone who is known.
@@ -98,6 +100,8 @@ pub(crate) struct Known<'a> {
     pub(crate) operation: Operation,
     /// What applies where no rule fits; none is unlimited.
     pub(crate) default_limit: Option<&'a Quota>,
+    /// Where it is noted what the decision is made of, if anybody wants to know.
+    pub(crate) sheet: Option<&'a Sheet>,
 }
 
 /// Decides requests. One in a container, shared by all that it does at once.
@@ -159,6 +163,11 @@ impl Limiter {
     /// Where it counts, for whoever wants to know how that is.
     pub fn store(&self) -> &Store {
         &self.store
+    }
+
+    /// What applies where no rule fits; none is unlimited.
+    pub(crate) fn default_limit(&self) -> Option<&Quota> {
+        self.config.default_limit.as_ref()
     }
 
     /// Loads the rules, for the time before the first request. Never fatal: the first request goes on with it.
@@ -258,6 +267,10 @@ impl Limiter {
                 self.attempt_request(request, view, deadline, stale).await
             }
             Question::Pair(pair) => self.attempt_pair(pair, view, deadline, stale).await,
+            Question::Supposition(supposed, sheet) => {
+                self.attempt_supposed(supposed, sheet, view, deadline, stale)
+                    .await
+            }
         };
         match attempted {
             // A refusal must be as fresh as any answer: what is remembered may have been lifted.
@@ -293,7 +306,8 @@ impl Limiter {
             destination: None,
             tokens: request.tokens,
             operation: request.operation,
-            default_limit: self.config.default_limit.as_ref(),
+            default_limit: self.default_limit(),
+            sheet: None,
         };
         self.judge(known, view, deadline, stale).await
     }
@@ -338,7 +352,12 @@ impl Limiter {
         };
         let degraded = stale || plan.unread.is_some();
         let own = owners.lane();
-        if plan.buckets.is_empty() && !stale && !known.registry_out && self.looked(own, view.stamp)
+        if plan.buckets.is_empty()
+            && !stale
+            && !known.registry_out
+            // Whoever wants to know why wants the newest answer.
+            && known.sheet.is_none()
+            && self.looked(own, view.stamp)
         {
             return decided(plan.unasked(client, degraded));
         }
@@ -363,6 +382,18 @@ impl Limiter {
             Some(Reply::Answers(answers)) => {
                 if plan.buckets.is_empty() && !stale {
                     self.remember_look(own, view.stamp, asked);
+                }
+                if let Some(sheet) = known.sheet
+                    && !stale
+                {
+                    sheet.note(&Basis {
+                        rules: &view.rules,
+                        resource: known.resource,
+                        caller: &caller,
+                        client: client.as_ref(),
+                        plan: &plan,
+                        answers: &answers,
+                    });
                 }
                 decided(plan.answered(client, &answers, degraded))
             }

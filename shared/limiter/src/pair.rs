@@ -49,6 +49,7 @@ impl Limiter {
             tokens: 1,
             operation: Operation::Take,
             default_limit: Some(&Quota::BETWEEN_SERVICES),
+            sheet: None,
         };
         self.judge(known, view, deadline, stale).await
     }

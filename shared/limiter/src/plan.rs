@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use limits::bucket::{Bucket, BucketName, Owner};
 use limits::counters::Answer;
-use limits::rule::{OnFailure, Per};
+use limits::rule::{Algorithm, OnFailure, Per};
 use limits::rule_set::Applicable;
 use limits::{Client, Lane, Quota, Rule};
 use uuid::Uuid;
 
 use crate::decision::{Decision, Policy, Reason, Told};
+use crate::explain::BucketNow;
 
 /// Who the buckets of a request belong to.
 #[derive(Debug, Clone, Copy)]
@@ -197,6 +198,21 @@ impl<'a> Plan<'a> {
         }
     }
 
+    /// How each bucket that was asked stands.
+    pub(crate) fn each_now(&self, answers: &[Answer]) -> impl Iterator<Item = BucketNow> {
+        let asked = self.counted.iter().zip(&self.buckets).zip(answers);
+        asked.map(|((rule, bucket), answer)| BucketNow {
+            told: told_of(*rule, bucket, answer),
+            burst: match bucket.quota.algorithm() {
+                Algorithm::TokenBucket | Algorithm::LeakyBucket => {
+                    Some(bucket.quota.most_at_once())
+                }
+                _ => None,
+            },
+            room: answer.room,
+        })
+    }
+
     fn passed(&self) -> Reason {
         match self.counted.first() {
             Some(None) => Reason::Default,
@@ -229,13 +245,7 @@ impl<'a> Plan<'a> {
                 window_seconds: quota.window_seconds(),
             });
             allowed &= answer.room;
-            let this = Told {
-                rule: rule.map(Rule::id),
-                limit: Some(quota.limit()),
-                remaining: Some(answer.reading.remaining(quota)),
-                reset: Some(answer.reading.until_full(quota)),
-                wait: (!answer.room).then(|| answer.reading.wait(quota, bucket.cost)),
-            };
+            let this = told_of(*rule, bucket, answer);
             told = Some(match told {
                 Some(other) if !tighter(&this, &other) => other,
                 _ => this,
@@ -261,6 +271,18 @@ impl<'a> Plan<'a> {
             degraded,
             would_deny,
         }
+    }
+}
+
+/// How the bucket of a rule stands.
+fn told_of(rule: Option<&Rule>, bucket: &Bucket<'_>, answer: &Answer) -> Told {
+    let quota = bucket.quota;
+    Told {
+        rule: rule.map(Rule::id),
+        limit: Some(quota.limit()),
+        remaining: Some(answer.reading.remaining(quota)),
+        reset: Some(answer.reading.until_full(quota)),
+        wait: (!answer.room).then(|| answer.reading.wait(quota, bucket.cost)),
     }
 }
 

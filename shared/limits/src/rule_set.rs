@@ -1,5 +1,8 @@
 //! Which rules apply to a call: an index by pattern and by client, so that many rules decide as fast as few.
 
+mod fate;
+
+use std::cmp::Ordering;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -9,6 +12,8 @@ use uuid::Uuid;
 use crate::path::{Resource, Target};
 use crate::pattern::{Pattern, Segment, Shape};
 use crate::rule::{Per, Rule, Status, Tier};
+
+pub use fate::{Fate, Fates, Met};
 
 /// Who calls, as far as it was verified.
 #[derive(Debug, Clone, Copy, Default)]
@@ -180,25 +185,34 @@ impl RuleSet {
     /// anyone, and all rules of that level apply; then those set aside by an `override` drop out. Rules `per: ip` need an
     /// address.
     pub fn applicable<'a>(&'a self, call: &Resource<'_>, caller: &Caller<'_>) -> Applicable<'a> {
-        let mut applicable = Applicable::default();
-        self.each_met(call, |rivals| {
-            rivals.choose(caller, Status::Active, &mut applicable.active);
-            rivals.choose(caller, Status::Shadow, &mut applicable.shadow);
-        });
+        let mut applicable = self.chosen(call, caller);
         settle(&mut applicable.active);
         settle(&mut applicable.shadow);
         applicable
+    }
+
+    /// The rules of the closest levels, in no order, those included that are set aside.
+    fn chosen<'a>(&'a self, call: &Resource<'_>, caller: &Caller<'_>) -> Applicable<'a> {
+        let mut chosen = Applicable::default();
+        self.each_met(call, |rivals| {
+            rivals.choose(caller, Status::Active, &mut chosen.active);
+            rivals.choose(caller, Status::Shadow, &mut chosen.shadow);
+        });
+        chosen
     }
 }
 
 fn most_specific_first(rules: &mut [&Rule]) {
     if rules.len() > 1 {
-        rules.sort_unstable_by(|a, b| {
-            b.pattern()
-                .cmp(a.pattern())
-                .then_with(|| a.id().cmp(&b.id()))
-        });
+        rules.sort_unstable_by(|a, b| by_specificity(a, b));
     }
+}
+
+/// The order of answers: the more specific first, then the lower id.
+fn by_specificity(a: &Rule, b: &Rule) -> Ordering {
+    b.pattern()
+        .cmp(a.pattern())
+        .then_with(|| a.id().cmp(&b.id()))
 }
 
 /// Orders the chosen rules and drops those that a rule of a more specific pattern sets aside.
@@ -206,14 +220,13 @@ fn settle(rules: &mut Vec<&Rule>) {
     most_specific_first(rules);
     if rules.iter().any(|rule| rule.draft().overrides) {
         let all = rules.clone();
-        rules.retain(|rule| {
-            !all.iter().any(|other| {
-                other.draft().overrides
-                    && other.draft().per == rule.draft().per
-                    && other.pattern() > rule.pattern()
-            })
-        });
+        rules.retain(|rule| !all.iter().any(|other| sets_aside(other, rule)));
     }
+}
+
+/// Whether of two rules that were both chosen the one makes the other step aside.
+fn sets_aside(one: &Rule, other: &Rule) -> bool {
+    one.draft().overrides && one.draft().per == other.draft().per && one.pattern() > other.pattern()
 }
 
 impl Node {

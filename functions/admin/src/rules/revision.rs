@@ -51,7 +51,7 @@ pub(crate) async fn handle(
 ) -> Result<Json<Revision>, Failure> {
     query.finish()?;
     let head = state.database.head().await?;
-    let published = match &state.published {
+    let published = match state.published() {
         None => None,
         Some(store) => store.head().await.map_err(|reason| {
             error!(%reason, "Redis is out");

@@ -128,6 +128,10 @@ pub(super) fn problems() -> impl Iterator<Item = (String, Response)> {
             "The body is no JSON by its own word.",
         ),
         plain(
+            StatusCode::NOT_IMPLEMENTED,
+            "This function was not told what it needs for that.",
+        ),
+        plain(
             StatusCode::SERVICE_UNAVAILABLE,
             "A store is out; `detail` says whether something may have been done.",
         )
