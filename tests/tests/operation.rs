@@ -199,6 +199,21 @@ async fn the_holder_of_a_key_starts_fresh_too() {
 }
 
 #[tokio::test]
+async fn who_is_known_by_its_address_alone_starts_fresh_with_the_rule() {
+    let world = World::new().await;
+    let made = world.say("POST", "/ratelimit/rules", rule("*")).await;
+    let by_address = [("IDENTITY", "ip")];
+    let authorizer = world
+        .region
+        .container_with(Function::Authorizer, &by_address)
+        .await;
+    assert_eq!(passed(&[&authorizer], "", 5).await, 3);
+    let reset = json!({"rule_id": made["id"]});
+    world.say("POST", "/ratelimit/reset", reset).await;
+    assert_eq!(passed(&[&authorizer], "", 5).await, 3);
+}
+
+#[tokio::test]
 async fn what_was_reset_stays_so_whatever_becomes_of_the_client() {
     let counting = Counting::new().await;
     let id = counting.rule(rule("/a")).await;

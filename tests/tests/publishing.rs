@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use limiter::{Asker, Config, Limiter, Reason, Refusal, Request, Verdict, Who};
+use limiter::{Asker, Config, Limiter, Reason, Refusal, Request, Supposition, Verdict, Who};
 use limits::counters::Operation;
 use limits::registry::{Name, key_hash};
 use limits::rule::Algorithm;
+use limits::rule_set::Fate;
 use limits::{Lane, Quota, Resource};
 use limits_postgres::Database;
 use limits_redis::keys::Keys;
@@ -423,6 +424,21 @@ async fn a_rule_that_is_not_understood_keeps_its_last_good_version_and_stops_no_
     publish(json!([[unknown, newer("deny")]]), unknown).await;
     tokio::time::sleep(Duration::from_millis(1_050)).await;
     assert_eq!(answer(&limiter).await, "store out");
+    let supposed = Supposition {
+        client: Some("eve"),
+        tier: None,
+        address: None,
+        resource: Resource::parse("GET /orders/1"),
+        tokens: 1,
+    };
+    let (verdict, why) = limiter.explain(&supposed).await;
+    assert_eq!(word(&verdict), "store out");
+    let rules = why.unwrap().rules;
+    assert!(rules[0].rule.is_stand_in() && rules[0].bucket.is_none());
+    assert_eq!(
+        (rules[0].rule.id(), rules[0].fate),
+        (unknown, Fate::Applies)
+    );
     publish(json!([[unknown, newer("limit")]]), unknown).await;
     tokio::time::sleep(Duration::from_millis(1_050)).await;
     assert_eq!(answer(&limiter).await, "degraded");
