@@ -104,6 +104,16 @@ async fn a_form_that_is_wrong_is_told_all_that_is() {
             let refused = control.post("/rule", body).await;
             assert_eq!(refused.is_problem(400).fields(), fields);
         }
+        // What is wrong with the rule beside others is told in the words of this form.
+        let crowd = (2..34).map(
+            |window| json!({"resource": "/a", "client": "eve", "limit": 1, "time_window": window, "algorithm": "fixed_window"}),
+        );
+        let crowd = json!({"upsert": crowd.collect::<Vec<_>>()});
+        let made = control.post("/ratelimit/rules:batch", crowd).await;
+        assert_eq!(made.status, 200, "{}", made.body);
+        let one_more = json!({"user": "eve", "api": "/a", "tokens": 1, "time_unit": "minute"});
+        let refused = control.post("/rule", one_more).await;
+        assert_eq!(refused.is_problem(400).fields(), ["api"]);
         for target in [
             "/rule",
             "/rule?",

@@ -13,6 +13,7 @@ pub(crate) mod reset;
 pub(crate) mod revision;
 pub(crate) mod show;
 pub(crate) mod throttle;
+mod wording;
 
 use axum::http::header::ALLOW;
 use axum::http::{HeaderValue, StatusCode};

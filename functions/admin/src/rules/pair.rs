@@ -10,7 +10,7 @@ use http_events::openapi::{Answer, Operation, Shape, reference};
 use http_events::{Body, Problem, both};
 use limits::registry::check_client_id;
 use limits::rule::{LONGEST_WINDOW, MOST};
-use limits::{Fields, Pattern};
+use limits::{Draft, Fields, Pattern, Rule};
 use limits_postgres::change_pair::Allowance;
 use limits_postgres::find_rules::Pair;
 use limits_postgres::{RuleRecord, Written};
@@ -18,6 +18,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use super::wording::Wording;
 use crate::actor::Actor;
 use crate::answer;
 use crate::body::{IfMatch, fields, finish};
@@ -34,6 +35,13 @@ pub(crate) const UNITS: [(&str, u64); 4] = [
     ("day", 86_400),
 ];
 const ONE_IS_NEEDED: &str = "must name a user, an api, or both";
+
+const WORDING: Wording = Wording(&[
+    ("client", "user"),
+    ("resource", "api"),
+    ("limit", "tokens"),
+    ("burst", "capacity"),
+]);
 
 /// A bucket as this form shows it.
 #[derive(Serialize)]
@@ -174,7 +182,8 @@ pub(crate) async fn create(
     let written = state
         .database
         .create_pair(&actor, &pair, &resource, allowance)
-        .await?;
+        .await
+        .map_err(|error| WORDING.of_error(error))?;
     Ok(answer::put(&state, StatusCode::CREATED, &shown(&written)).await)
 }
 
@@ -193,7 +202,8 @@ pub(crate) async fn replace(
     let written = state
         .database
         .replace_pair(&actor, &pair, allowance, expected)
-        .await?;
+        .await
+        .map_err(|error| WORDING.of_error(error))?;
     Ok(answer::put(&state, StatusCode::OK, &shown(&written)).await)
 }
 
@@ -270,32 +280,18 @@ fn read(body: &Value) -> Result<Told, Problem> {
         // What follows the limit goes on following it.
         burst: burst.filter(|burst| Some(*burst) != limit),
     };
-    // A rule calls its fields otherwise: what is wrong with the whole is told in the words of this form.
-    let draft = limits::Draft {
+    let draft = Draft {
         burst: allowance.burst,
-        ..limits::Draft::new("*", limit, time_window)
+        ..Draft::new("*", limit, time_window)
     };
-    if let Err(faults) = limits::Rule::new(Uuid::nil(), draft) {
-        let faults = faults.into_iter().map(|fault| limits::Fault {
-            field: match fault.field.as_str() {
-                "limit" => "tokens".to_owned(),
-                "burst" => "capacity".to_owned(),
-                "time_window" if has_unit(body) => "time_unit".to_owned(),
-                _ => fault.field,
-            },
-            detail: fault.detail,
-        });
-        return Err(Problem::faults(faults.collect()));
+    if let Err(faults) = Rule::new(Uuid::nil(), draft) {
+        return Err(Problem::faults(WORDING.of_faults(faults)));
     }
     Ok(Told {
         resource: api.unwrap_or("*").to_owned(),
         pair,
         allowance,
     })
-}
-
-fn has_unit(body: &Value) -> bool {
-    body.get("time_unit").is_some_and(Value::is_string)
 }
 
 /// Null is an exemption, and must be written out as for any rule.

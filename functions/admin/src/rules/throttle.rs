@@ -11,12 +11,13 @@ use http_events::openapi::{Answer, Operation, Shape, reference};
 use http_events::{Body, Problem, both};
 use limits::registry::check_client_id;
 use limits::rule::{MOST, Status};
-use limits::{Fault, Fields, Pattern, Quota};
+use limits::{Fields, Pattern, Quota};
 use limits_postgres::between_services::Services;
-use limits_postgres::{Refusal, RuleRecord, WriteError, Written};
+use limits_postgres::{RuleRecord, Written};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::wording::Wording;
 use crate::actor::Actor;
 use crate::answer;
 use crate::body::{IfMatch, fields, finish};
@@ -34,6 +35,13 @@ pub(crate) const STATUS: &str = "Status";
 pub(crate) const MOST_TPS: u64 = 10_000;
 pub(crate) const ACTIVE: &str = "Active";
 pub(crate) const TERMINATED: &str = "Terminated";
+
+const WORDING: Wording = Wording(&[
+    ("client", SOURCE),
+    ("resource", DESTINATION),
+    ("limit", TPS),
+    ("status", STATUS),
+]);
 
 /// How a limit stands.
 #[derive(Serialize)]
@@ -148,7 +156,7 @@ pub(crate) async fn set(
         .database
         .set_service_limit(&actor, &between, tps, status, expected)
         .await
-        .map_err(in_the_words_of_this_form)?;
+        .map_err(|error| WORDING.of_error(error))?;
     let Services {
         source,
         destination,
@@ -241,23 +249,4 @@ fn service(fields: &mut Fields<'_>, name: &'static str) -> String {
         Some(Ok(())) => {}
     }
     id.unwrap_or_default().to_owned()
-}
-
-/// A rule calls its fields otherwise.
-fn in_the_words_of_this_form(error: WriteError) -> WriteError {
-    match error {
-        WriteError::Refused(Refusal::Faults(faults)) => {
-            let faults = faults.into_iter().map(|fault| Fault {
-                field: match fault.field.as_str() {
-                    "resource" => DESTINATION.to_owned(),
-                    "client" => SOURCE.to_owned(),
-                    "limit" => TPS.to_owned(),
-                    _ => fault.field,
-                },
-                detail: fault.detail,
-            });
-            Refusal::Faults(faults.collect()).into()
-        }
-        error => error,
-    }
 }
