@@ -133,7 +133,8 @@ fn without_stage<'a>(path: &'a str, context: &Object<'_>) -> &'a str {
 /// The query of an event that holds it decoded. A parameter without a text is told all the same, so that it is not overlooked.
 fn pairs(event: &Object<'_>) -> String {
     let mut query = form_urlencoded::Serializer::new(String::new());
-    each(event, "QueryStringParameters", |name, value| {
+    let members = ["multiValueQueryStringParameters", "queryStringParameters"];
+    each(event, members, |name, value| {
         query.append_pair(name, &value);
     });
     query.finish()
@@ -143,7 +144,7 @@ fn pairs(event: &Object<'_>) -> String {
 /// precondition that is not understood must not count as none.
 fn headers(event: &Object<'_>) -> HeaderMap {
     let mut headers = HeaderMap::new();
-    each(event, "Headers", |name, value| {
+    each(event, ["multiValueHeaders", "headers"], |name, value| {
         let printed: Vec<u8> = value
             .bytes()
             .map(|byte| match byte {
@@ -161,9 +162,14 @@ fn headers(event: &Object<'_>) -> HeaderMap {
     headers
 }
 
-/// Every value of the members `multiValueX` and `x` of an event, where `kind` is `X`; of names in both those of the first.
-fn each(event: &Object<'_>, kind: &str, mut found: impl FnMut(&str, Cow<'_, str>)) {
-    let several = event.object(&format!("multiValue{kind}"));
+/// Every value of two members of an event: of the one that has several for a name, and of the one that has the last of them. A
+/// name in both counts in the first.
+fn each(
+    event: &Object<'_>,
+    [several, single]: [&str; 2],
+    mut found: impl FnMut(&str, Cow<'_, str>),
+) {
+    let several = event.object(several);
     let mut known = Vec::new();
     for (name, values) in several.members() {
         let values = items(values).unwrap_or_else(|| vec![values]);
@@ -172,8 +178,7 @@ fn each(event: &Object<'_>, kind: &str, mut found: impl FnMut(&str, Cow<'_, str>
             known.push(name);
         }
     }
-    let single = format!("{}{}", kind[..1].to_ascii_lowercase(), &kind[1..]);
-    let single = event.object(&single);
+    let single = event.object(single);
     for (name, value) in single.members() {
         if !known.iter().any(|known| known.eq_ignore_ascii_case(name)) {
             found(name, words(value));

@@ -45,8 +45,7 @@ impl Problem {
     }
 
     /// The same, with a member of its own beside those that every problem has.
-    #[must_use]
-    pub fn member(mut self, name: &'static str, value: impl Into<Value>) -> Self {
+    fn member(mut self, name: &'static str, value: impl Into<Value>) -> Self {
         self.members.insert(name.to_owned(), value.into());
         self
     }

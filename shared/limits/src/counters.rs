@@ -8,7 +8,7 @@ use crate::algorithms::{Reading, State};
 use crate::bucket::{Bucket, BucketName};
 
 /// How long a bucket is kept beyond the moment when it is full, against clocks that differ.
-pub const MARGIN: Duration = Duration::from_secs(60);
+const MARGIN: Duration = Duration::from_secs(60);
 
 /// What a call does with its buckets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
