@@ -2,7 +2,6 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use limits::bucket::{BucketName, Owner};
 use limits::rule::Algorithm;
@@ -12,7 +11,6 @@ use rand::RngExt;
 use redis::AsyncCommands;
 use serde_json::{Value, json};
 use tests::{Container, Function, Operator, stores};
-use tokio::time::Instant;
 use uuid::Uuid;
 
 /// A window whose end no test sees.
@@ -248,35 +246,37 @@ async fn eight_containers_count_every_call_in_three_algorithms_or_in_none() {
         authorizer.ready().await.unwrap();
         authorizers.push(Arc::new(authorizer));
     }
-    let until = Instant::now() + Duration::from_secs(10);
     let hammering: Vec<_> = authorizers
         .iter()
         .map(|authorizer| {
             let authorizer = Arc::clone(authorizer);
             tokio::spawn(async move {
                 let (mut passed, mut denied) = ([[0_u64; 2]; 2], 0_u64);
-                while Instant::now() < until {
+                // Past the moment when what there is has been taken.
+                while denied < 100 {
                     let client = usize::from(rand::rng().random_range(0..10) < 3);
                     let address = usize::from(rand::rng().random_range(0..10) < 4);
                     let event = call_of(CLIENTS[client], ADDRESSES[address]);
                     let answer = authorizer.invoke(&event).await.unwrap();
                     assert_eq!(answer["context"]["degraded"], "");
                     match answer["context"]["decision"].as_str() {
-                        Some("allowed") => passed[client][address] += 1,
+                        Some("allowed") => {
+                            passed[client][address] += 1;
+                            assert!(passed[client][address] <= 700, "never stopped");
+                        }
                         _ => denied += 1,
                     }
                 }
-                (passed, denied)
+                passed
             })
         })
         .collect();
-    let (mut passed, mut denied) = ([[0; 2]; 2], 0);
+    let mut passed = [[0; 2]; 2];
     for container in hammering {
-        let (own, refused) = container.await.unwrap();
+        let own = container.await.unwrap();
         for (sum, own) in passed.iter_mut().flatten().zip(own.iter().flatten()) {
             *sum += own;
         }
-        denied += refused;
     }
     let client = redis::Client::open(stores::redis().url()).unwrap();
     let mut redis = client.get_multiplexed_async_connection().await.unwrap();
@@ -313,8 +313,7 @@ async fn eight_containers_count_every_call_in_three_algorithms_or_in_none() {
         .llen(key(all, Owner::All, Algorithm::SlidingLog, 700))
         .await
         .unwrap();
-    println!("admitted {total} of {}: {passed:?}", total + denied);
     assert_eq!(entries, total);
     assert_eq!(Owner::All.lane(), Lane::SHARED);
-    assert!(denied > 0 && total <= 700, "not hammered");
+    assert!(total <= 700, "{passed:?}");
 }

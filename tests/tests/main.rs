@@ -26,6 +26,7 @@ mod publishing;
 mod revisions;
 mod rules;
 mod servers;
+mod service_limits;
 mod services;
 mod strangers;
 mod template;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use limits_redis::published::PAGE;
 use local::servers::{End, Postgres, Redis};
 use local::topic::{Mode, Order};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tests::{Container, Function, FunctionError, Operator, Region, stores};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
@@ -53,6 +53,17 @@ impl World {
 
     /// One call of the control API; what it announces has been delivered when this returns.
     pub(crate) async fn call(&self, method: &str, path: &str, body: Value) -> Answer {
+        self.call_with(method, path, &[], body).await
+    }
+
+    /// The same with a query, whose values are told as they are and not escaped.
+    pub(crate) async fn call_with(
+        &self,
+        method: &str,
+        path: &str,
+        query: &[(&str, &str)],
+        body: Value,
+    ) -> Answer {
         let mut event: Value =
             serde_json::from_str(include_str!("../../events/rules-rest.json")).unwrap();
         event["httpMethod"] = method.into();
@@ -64,6 +75,10 @@ impl World {
             Value::Null => Value::Null,
             body => body.to_string().into(),
         };
+        let pairs = query
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), json!([value])));
+        event["multiValueQueryStringParameters"] = pairs.collect::<Map<_, _>>().into();
         let function = if path.starts_with("/clients") {
             &self.clients
         } else {
