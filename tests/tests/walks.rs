@@ -432,7 +432,8 @@ async fn redis_seconds(connection: &mut redis::aio::MultiplexedConnection) -> f6
 #[tokio::test]
 async fn eight_containers_on_one_bucket_admit_what_the_rule_allows() {
     const BURST: f64 = 40.0;
-    const LIMIT: f64 = 300.0;
+    // So few that even a busy machine asks for more, and no pause of it is long enough for the bucket to be full.
+    const LIMIT: f64 = 40.0;
     let world = World::new().await;
     let key = world.client("eve", "free").await;
     world.say("POST", "/ratelimit/rules", json!({"resource": "*", "limit": LIMIT as u64, "time_window": 1, "burst": BURST as u64, "per": "all"})).await;
