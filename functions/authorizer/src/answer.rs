@@ -67,7 +67,7 @@ pub struct Context {
     pub limit: String,
     /// Requests left now.
     pub remaining: String,
-    /// Seconds until the bucket is full.
+    /// Seconds until nothing is counted any more.
     pub reset: String,
     /// Seconds to wait.
     pub retry_after: String,

@@ -40,7 +40,6 @@ const WORDING: Wording = Wording(&[
     ("client", SOURCE),
     ("resource", DESTINATION),
     ("limit", TPS),
-    ("status", STATUS),
 ]);
 
 /// How a limit stands.
