@@ -11,6 +11,7 @@ use serde_json::{Number, Value};
 
 /// How deep a document may be nested: deeper than any file of ours has reason to be.
 const DEEPEST: usize = 32;
+const TOO_DEEP: &str = "is nested too deeply";
 
 /// A place in a text; lines and columns count from 1, columns in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -103,6 +104,8 @@ struct Open {
     anchor: usize,
     /// Its tag, where that says something else than what it is.
     tag: Option<Tag>,
+    /// How deep what is in it is nested so far.
+    height: usize,
     content: Inside,
 }
 
@@ -119,7 +122,8 @@ enum Inside {
 struct Tree {
     root: Option<Rc<Node>>,
     open: Vec<Open>,
-    anchors: BTreeMap<usize, Rc<Node>>,
+    /// What aliases stand for, and how deep it is nested.
+    anchors: BTreeMap<usize, (Rc<Node>, usize)>,
 }
 
 impl Tree {
@@ -147,18 +151,20 @@ impl Tree {
                     (None, Inside::Map { entries, .. }) => Content::Map(entries),
                 };
                 let at = closed.at;
-                self.insert(Rc::new(Node { at, content }), closed.anchor);
+                self.insert(Rc::new(Node { at, content }), closed.height, closed.anchor);
                 Ok(())
             }
             Event::Scalar(text, style, anchor, tag) => {
                 let content = scalar(text, style, tag);
-                self.insert(Rc::new(Node { at, content }), anchor);
+                self.insert(Rc::new(Node { at, content }), 0, anchor);
                 Ok(())
             }
             Event::Alias(anchor) => match self.anchors.get(&anchor) {
-                Some(node) => {
-                    let node = Rc::clone(node);
-                    self.insert(node, 0);
+                // Each alias may add to the one before it.
+                Some((_, height)) if self.open.len() + height > DEEPEST => Err(wrong(at, TOO_DEEP)),
+                Some((node, height)) => {
+                    let (node, height) = (Rc::clone(node), *height);
+                    self.insert(node, height, 0);
                     Ok(())
                 }
                 None => Err(wrong(at, "stands for what was not told yet")),
@@ -174,7 +180,7 @@ impl Tree {
         content: Inside,
     ) -> Result<(), YamlError> {
         if self.open.len() == DEEPEST {
-            return Err(wrong(at, "is nested too deeply"));
+            return Err(wrong(at, TOO_DEEP));
         }
         let own = match content {
             Inside::List(_) => "seq",
@@ -186,14 +192,18 @@ impl Tree {
             at,
             anchor,
             tag,
+            height: 1,
             content,
         });
         Ok(())
     }
 
-    fn insert(&mut self, node: Rc<Node>, anchor: usize) {
+    fn insert(&mut self, node: Rc<Node>, height: usize, anchor: usize) {
         if anchor > 0 {
-            self.anchors.insert(anchor, Rc::clone(&node));
+            self.anchors.insert(anchor, (Rc::clone(&node), height));
+        }
+        if let Some(open) = self.open.last_mut() {
+            open.height = open.height.max(height + 1);
         }
         match self.open.last_mut().map(|open| &mut open.content) {
             None => self.root = Some(node),
@@ -302,6 +312,15 @@ mod tests {
             assert_eq!(parse(text).unwrap_err().at.line, line, "{text}");
         }
         let deep = "- ".repeat(100_000);
-        assert_eq!(parse(&deep).unwrap_err().detail, "is nested too deeply");
+        assert_eq!(parse(&deep).unwrap_err().detail, TOO_DEEP);
+        // Each line one deeper than the one before: the whole is the list of them.
+        let chain = |length: usize| {
+            let more = (1..length).map(|n| format!("- &a{n} [*a{}]\n", n - 1));
+            format!("- &a0 []\n{}", more.collect::<String>())
+        };
+        assert!(parse(&chain(DEEPEST - 1)).is_ok());
+        let told = parse(&chain(DEEPEST)).unwrap_err();
+        assert_eq!((told.at.line, told.detail.as_str()), (DEEPEST, TOO_DEEP));
+        assert_eq!(parse(&chain(100_000)).unwrap_err().detail, TOO_DEEP);
     }
 }
