@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 
 use crate::api::{Api, Signing, When};
-use crate::commands::{Apply, Check, Export, Plan};
+use crate::commands::{Apply, Check, Explain, Export, Plan};
 use crate::exit::Exit;
 
 /// Keeps the rules of a Weir in a file, and asks it whether calls are allowed.
@@ -65,6 +65,10 @@ enum Command {
     ///
     /// Exit status: 0 allowed, 3 blocked, 1 where there is no answer.
     Check(CheckArguments),
+    /// Show what would become of a call and why: which rules it meets, which of them count, and what their buckets hold
+    ///
+    /// Counts nothing. Exit status: 0 whatever the decision, 1 where there is no answer.
+    Explain(ExplainArguments),
 }
 
 #[derive(Debug, Clone, Subcommand)]
@@ -132,6 +136,27 @@ struct CheckArguments {
     look: bool,
 }
 
+#[derive(Debug, Clone, Args)]
+struct ExplainArguments {
+    /// What is called: `GET /orders/1`, or the name of a service
+    resource: String,
+    /// The client that calls
+    #[arg(long)]
+    client: Option<String>,
+    /// The tier of the client, in the place of what the registry says
+    #[arg(long)]
+    tier: Option<String>,
+    /// The address that the client calls from
+    #[arg(long, value_name = "ADDRESS")]
+    ip: Option<IpAddr>,
+    /// What the call costs, in requests
+    #[arg(long, default_value_t = 1)]
+    tokens: u64,
+    /// Show the answer as it came
+    #[arg(long)]
+    json: bool,
+}
+
 impl Arguments {
     /// Does what was asked for. `environment` tells the region, where nothing else does.
     ///
@@ -174,6 +199,18 @@ impl Arguments {
                     looks: arguments.look,
                 };
                 check.run(&api).await
+            }
+            Command::Explain(arguments) => {
+                let api = connection.control(environment)?;
+                let explain = Explain {
+                    resource: arguments.resource,
+                    client: arguments.client,
+                    tier: arguments.tier,
+                    ip: arguments.ip,
+                    tokens: arguments.tokens,
+                    json: arguments.json,
+                };
+                explain.run(&api).await
             }
         }
     }
