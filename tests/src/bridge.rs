@@ -16,7 +16,7 @@ use time::OffsetDateTime;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-use crate::Container;
+use crate::{Container, answer};
 
 /// More than any answer has.
 const LONGEST: usize = 16 << 20;
@@ -131,14 +131,11 @@ fn url_event(parts: &Parts, caller: SocketAddr) -> Value {
 
 fn response(answer: &Value) -> Response<Body> {
     let mut headers = HeaderMap::new();
-    for (name, values) in answer["multiValueHeaders"].as_object().unwrap() {
+    for (name, value) in answer::headers(answer).as_object().unwrap() {
         let name: axum::http::HeaderName = name.parse().unwrap();
         // What is sent is measured here.
-        if name == "content-length" {
-            continue;
-        }
-        for value in values.as_array().unwrap() {
-            headers.append(&name, value.as_str().unwrap().parse().unwrap());
+        if name != "content-length" {
+            headers.insert(name, value.as_str().unwrap().parse().unwrap());
         }
     }
     let text = answer["body"].as_str().unwrap_or_default().to_owned();

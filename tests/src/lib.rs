@@ -2,6 +2,7 @@
 // This crate is test code: what fails here is a failed test, and a panic says so best.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+pub mod answer;
 mod binaries;
 mod bridge;
 mod container;

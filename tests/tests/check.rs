@@ -45,7 +45,7 @@ pub(crate) async fn send(container: &Container, event: &Value) -> Answer {
     let body = answer["body"].as_str().unwrap_or_default();
     Answer {
         status: answer["statusCode"].as_u64().unwrap(),
-        headers: answer["headers"].clone(),
+        headers: tests::answer::headers(&answer),
         body: serde_json::from_str(body).unwrap_or_default(),
     }
 }

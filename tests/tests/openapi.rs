@@ -13,7 +13,11 @@ async fn ask(container: &Container, event: &Value) -> (u16, Value, Value) {
     let body = answer["body"].as_str().unwrap();
     let body = serde_json::from_str(body).unwrap_or(Value::Null);
     let status = answer["statusCode"].as_u64().unwrap();
-    (status.try_into().unwrap(), answer["headers"].clone(), body)
+    (
+        status.try_into().unwrap(),
+        tests::answer::headers(&answer),
+        body,
+    )
 }
 
 async fn document(container: &Container) -> Value {

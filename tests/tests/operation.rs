@@ -484,7 +484,7 @@ async fn explain(rules: &Container, question: &str) -> (u64, Value, Value) {
     let body = answer["body"].as_str().unwrap();
     (
         answer["statusCode"].as_u64().unwrap(),
-        answer["headers"]["retry-after"].clone(),
+        tests::answer::headers(&answer)["retry-after"].clone(),
         serde_json::from_str(body).unwrap(),
     )
 }

@@ -131,11 +131,8 @@ impl World {
 }
 
 fn header(answer: &Value, name: &str) -> String {
-    let several = answer["multiValueHeaders"][name][0].as_str();
-    several
-        .or(answer["headers"][name].as_str())
-        .unwrap_or_default()
-        .to_owned()
+    let headers = tests::answer::headers(answer);
+    headers[name].as_str().unwrap_or_default().to_owned()
 }
 
 fn rule(limit: u64) -> Value {

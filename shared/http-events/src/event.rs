@@ -1,4 +1,4 @@
-//! From an event to a request, and from a response to an answer.
+//! What an event tells of its request.
 //!
 //! Read by ourselves, since nothing that a caller can send (a quote in a query, a header named with a space, a null) may make
 //! the reading fail: what cannot stand in a request is escaped, or left out.
@@ -6,15 +6,13 @@
 use std::borrow::Cow;
 
 use aws::lenient::{Object, items, text};
-use aws_lambda_events::apigw::ApiGatewayProxyResponse;
-use aws_lambda_events::encodings;
-use axum::body::{Body, to_bytes};
-use axum::extract::Request;
+use axum::http::header::HOST;
 use axum::http::uri::PathAndQuery;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
-use axum::response::Response;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use lambda_http::aws_lambda_events::apigw::{ApiGatewayProxyRequest, ApiGatewayV2httpRequest};
+use lambda_http::request::LambdaRequest;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde_json::value::RawValue;
 
@@ -37,13 +35,24 @@ const NOT_IN_A_PATH: &AsciiSet = &NOT_IN_A_QUERY
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity(pub String);
 
+/// A request as its event tells of it.
+pub(crate) struct Sent {
+    /// All that is sure to make a request, in the form that tells what its answer must look like.
+    pub(crate) event: LambdaRequest,
+    /// The path that the caller sent, as far as the event has kept it and not resolved, and the query. Or why there is no request.
+    pub(crate) target: Result<PathAndQuery, Problem>,
+    /// Who calls.
+    pub(crate) identity: Option<Identity>,
+}
+
 /// The request that an event tells of; `None` where it tells of none.
-pub(crate) fn request(json: &str) -> Option<Result<Request, Problem>> {
+pub(crate) fn sent(json: &str) -> Option<Sent> {
     let event = Object::read(json);
     let context = event.object("requestContext");
     // An HTTP API, or a function URL; else a REST API.
     let http = context.object("http");
-    let (method, target, identity) = if let Some(method) = http.text("method") {
+    let http_method = http.text("method");
+    let (method, target, identity) = if let Some(method) = &http_method {
         let path = event.text("rawPath").or_else(|| http.text("path"));
         let path = path.unwrap_or_default();
         let query = match event.text("rawQueryString") {
@@ -52,7 +61,7 @@ pub(crate) fn request(json: &str) -> Option<Result<Request, Problem>> {
         };
         let target = target(without_stage(&path, &context), &query);
         let identity = context.object("authorizer").object("iam").text("userArn");
-        (method, target, identity)
+        (method.clone(), target, identity)
     } else {
         let method = event
             .text("httpMethod")
@@ -63,27 +72,35 @@ pub(crate) fn request(json: &str) -> Option<Result<Request, Problem>> {
         let identity = context.object("identity").text("userArn");
         (method, target, identity)
     };
-    Some(assemble(&event, &method, target, identity))
+    let identity = identity.filter(|arn| !arn.is_empty());
+    let method = Method::from_bytes(method.as_bytes())
+        .map_err(|_| Problem::new(StatusCode::BAD_REQUEST, "the method is none of HTTP"));
+    let body = body(&event);
+    let (method, body, target) = match (method, body) {
+        (Ok(method), Ok(body)) => (method, body, target),
+        (Err(problem), _) | (_, Err(problem)) => (Method::default(), None, Err(problem)),
+    };
+    let (body, is_base64_encoded) = body.map_or((None, false), |(body, is)| (Some(body), is));
+    let headers = headers(&event);
+    let event = if http_method.is_some() {
+        let mut event = ApiGatewayV2httpRequest::default();
+        event.request_context.http.method = method;
+        (event.headers, event.body) = (headers, body);
+        event.is_base64_encoded = is_base64_encoded;
+        LambdaRequest::ApiGatewayV2(event)
+    } else {
+        let mut event = ApiGatewayProxyRequest::default();
+        (event.http_method, event.headers, event.body) = (method, headers, body);
+        event.is_base64_encoded = is_base64_encoded;
+        LambdaRequest::ApiGatewayV1(event)
+    };
+    Some(Sent {
+        event,
+        target,
+        identity: identity.map(|arn| Identity(arn.into_owned())),
+    })
 }
 
-fn assemble(
-    event: &Object<'_>,
-    method: &str,
-    target: Result<PathAndQuery, Problem>,
-    identity: Option<Cow<'_, str>>,
-) -> Result<Request, Problem> {
-    let mut request = Request::new(Body::from(body(event)?));
-    *request.method_mut() = Method::from_bytes(method.as_bytes())
-        .map_err(|_| Problem::new(StatusCode::BAD_REQUEST, "the method is none of HTTP"))?;
-    *request.uri_mut() = Uri::from(target?);
-    *request.headers_mut() = headers(event);
-    if let Some(arn) = identity.filter(|arn| !arn.is_empty()) {
-        request.extensions_mut().insert(Identity(arn.into_owned()));
-    }
-    Ok(request)
-}
-
-/// The path that the caller sent, as far as the event has kept it and not resolved, and the query.
 fn target(path: &str, query: &str) -> Result<PathAndQuery, Problem> {
     let slash = if path.starts_with('/') { "" } else { "/" };
     let mut target = format!("{slash}{}", escaped(path));
@@ -140,7 +157,7 @@ fn pairs(event: &Object<'_>) -> String {
     query.finish()
 }
 
-/// The headers, save those whose name cannot be one. A character that cannot stand in a value becomes a `?`, since a
+/// The headers, save the host, of which a request would be made that no path of ours depends on, and those whose name cannot be one. A character that cannot stand in a value becomes a `?`, since a
 /// precondition that is not understood must not count as none.
 fn headers(event: &Object<'_>) -> HeaderMap {
     let mut headers = HeaderMap::new();
@@ -154,7 +171,9 @@ fn headers(event: &Object<'_>) -> HeaderMap {
             })
             .collect();
         let name = HeaderName::from_bytes(name.as_bytes());
-        if let (Ok(name), Ok(value)) = (name, HeaderValue::from_bytes(&printed)) {
+        if let (Ok(name), Ok(value)) = (name, HeaderValue::from_bytes(&printed))
+            && name != HOST
+        {
             // More than fit into a map are more than a gateway lets in.
             let _ = headers.try_append(name, value);
         }
@@ -191,31 +210,18 @@ fn words(value: &RawValue) -> Cow<'_, str> {
     text(value).unwrap_or(Cow::Borrowed(value.get()))
 }
 
-fn body(event: &Object<'_>) -> Result<Vec<u8>, Problem> {
+/// The body, and whether it is Base64.
+fn body(event: &Object<'_>) -> Result<Option<(String, bool)>, Problem> {
     let Some(body) = event.value("body").map(words) else {
-        return Ok(Vec::new());
+        return Ok(None);
     };
     let encoded = event.value("isBase64Encoded");
-    if encoded.is_some_and(|encoded| encoded.get() == "true") {
-        return STANDARD
-            .decode(body.as_bytes())
-            .map_err(|_| Problem::fault("", "the body must be the Base64 that it is said to be"));
+    let encoded = encoded.is_some_and(|encoded| encoded.get() == "true");
+    if encoded && STANDARD.decode(body.as_bytes()).is_err() {
+        let detail = "the body must be the Base64 that it is said to be";
+        return Err(Problem::fault("", detail));
     }
-    Ok(body.into_owned().into_bytes())
-}
-
-/// The answer to an event, of either kind: an HTTP API overlooks what it does not know.
-pub(crate) async fn answer(response: Response) -> Result<ApiGatewayProxyResponse, axum::Error> {
-    let (parts, body) = response.into_parts();
-    let bytes = to_bytes(body, usize::MAX).await?;
-    let mut answer = ApiGatewayProxyResponse::default();
-    answer.status_code = i64::from(parts.status.as_u16());
-    answer.headers = parts.headers.clone();
-    answer.multi_value_headers = parts.headers;
-    // All answers are JSON, and so text.
-    let text = String::from_utf8_lossy(&bytes).into_owned();
-    answer.body = Some(encodings::Body::Text(text));
-    Ok(answer)
+    Ok(Some((body.into_owned(), encoded)))
 }
 
 #[cfg(test)]
@@ -224,8 +230,13 @@ mod tests {
 
     use super::*;
 
-    fn read(event: &Value) -> Request {
-        request(&event.to_string()).unwrap().unwrap()
+    fn read(event: &Value) -> axum::extract::Request {
+        let Sent {
+            event,
+            target,
+            identity,
+        } = sent(&event.to_string()).unwrap();
+        crate::as_sent(event.into(), target.unwrap(), identity)
     }
 
     fn rest(path: &str) -> Value {
@@ -351,7 +362,7 @@ mod tests {
             r#"{"Records": []}"#,
             r#"{"httpMethod": 5}"#,
         ] {
-            assert!(request(event).is_none(), "{event}");
+            assert!(sent(event).is_none(), "{event}");
         }
     }
 }

@@ -16,7 +16,7 @@ const LONGEST_NAME: usize = 200;
 pub(crate) const NO_SERVICE: &str = "ServiceNameNotFound";
 
 /// What went wrong, as the caller is told.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Problem {
     status: StatusCode,
     detail: String,
