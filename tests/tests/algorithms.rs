@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use limits::bucket::{BucketName, Owner};
-use limits::rule::Algorithm;
+use limits::rule::{Algorithm, Per};
 use limits::{Draft, Lane, Quota, Rule};
 use limits_redis::keys::Keys;
 use rand::RngExt;
@@ -283,7 +283,16 @@ async fn eight_containers_count_every_call_in_three_algorithms_or_in_none() {
     let keys = Keys::new(operator.prefix()).unwrap();
     let key = |rule: Uuid, owner: Owner<'_>, algorithm, limit| {
         let quota = Quota::new(algorithm, limit, None, LONG).unwrap();
-        let rule = Rule::new(rule, Draft::new("*", Some(limit), LONG)).unwrap();
+        let per = match owner {
+            Owner::All => Per::All,
+            Owner::Address(_) => Per::Ip,
+            _ => Per::Client,
+        };
+        let draft = Draft {
+            per,
+            ..Draft::new("*", Some(limit), LONG)
+        };
+        let rule = Rule::new(rule, draft).unwrap();
         keys.bucket(owner.lane(), &BucketName::new(Some(&rule), &owner, &quota))
     };
     let last = |state: Vec<u8>| {

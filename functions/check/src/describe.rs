@@ -6,8 +6,9 @@ use limiter::Reason;
 use limits::rule::MOST;
 use serde_json::json;
 
-use crate::question::{LONGEST_RESOURCE, MOST_TOKENS};
 use crate::reply::EXCEEDED;
+use limits::path::LONGEST as LONGEST_RESOURCE;
+use limits::quota::MOST_TOKENS;
 
 /// The shapes that the operations refer to.
 pub(crate) fn shapes() -> Vec<(&'static str, Shape)> {
@@ -79,7 +80,7 @@ fn reply() -> Shape {
             "reset",
             Shape::count()
                 .or_null()
-                .meaning("Seconds until the bucket is full."),
+                .meaning("Seconds until nothing is counted any more."),
         )
         .required(
             "rule_id",
@@ -111,7 +112,7 @@ fn with_limits(answer: Answer) -> Answer {
         .header("X-RateLimit-Remaining", number("Requests left now."))
         .header(
             "X-RateLimit-Reset",
-            number("Seconds until the bucket is full."),
+            number("Seconds until nothing is counted any more."),
         )
         .header("X-RateLimit-RetryAfter", number("Seconds to wait."))
         .header("Retry-After", number("Seconds to wait."))

@@ -2,13 +2,11 @@
 
 use std::net::IpAddr;
 
-use limits::{Fault, Fields, registry::check_client_id};
+use limits::path::LONGEST as LONGEST_RESOURCE;
+use limits::quota::MOST_TOKENS;
+use limits::registry::check_client_id;
+use limits::{Fault, Fields};
 use serde_json::{Map, Value};
-
-/// The most that one question may cost, in requests.
-pub(crate) const MOST_TOKENS: u64 = 1_000_000;
-/// The longest resource that may be asked about, in bytes: what API Gateway takes as a whole request line.
-pub(crate) const LONGEST_RESOURCE: usize = 10_240;
 
 /// May this client make such a call?
 #[derive(Debug, Clone, PartialEq, Eq)]

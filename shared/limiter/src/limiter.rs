@@ -439,10 +439,14 @@ impl Limiter {
             }
             Who::Client { id, asker } => {
                 let itself = |asker: &Client| asker.id == id;
-                self.may_ask(asker, itself, view, deadline, fresh).await?;
                 let name = Name::Client(id.to_owned());
-                let client = self.look_up(&name, view, deadline, fresh).await?;
-                let client = client.unwrap_or_else(|| Arc::new(Client::unregistered(id)));
+                // Both in one trip; who may not ask is told nothing of what was found.
+                let (asker, client) = tokio::join!(
+                    self.may_ask(asker, itself, view, deadline, fresh),
+                    self.look_up(&name, view, deadline, fresh),
+                );
+                asker?;
+                let client = client?.unwrap_or_else(|| Arc::new(Client::unregistered(id)));
                 (client, name)
             }
         };

@@ -66,23 +66,21 @@ impl Limiter {
             // Where no destination is told, it is the asker.
             pair.destination.is_none_or(|id| id == asker.id) || pair.source == asker.id
         };
-        let asker = self
-            .may_ask(pair.asker, concerned, view, deadline, fresh)
-            .await?;
-        let source = self
-            .service(pair.source, Party::Source, view, deadline, fresh)
-            .await?;
-        let destination = match pair.destination {
-            Some(id) => {
-                self.service(id, Party::Destination, view, deadline, fresh)
-                    .await?
-            }
-            // One who may ask without being anyone is no service.
-            None => asker.ok_or(Failure::refused(
-                Refusal::NotRegistered(Party::Destination),
-                None,
-            ))?,
+        let destination = async {
+            let id = pair.destination?;
+            let service = self.service(id, Party::Destination, view, deadline, fresh);
+            Some(service.await)
         };
+        // All in one trip; what refuses first is told, and nothing of the others.
+        let (asker, source, destination) = tokio::join!(
+            self.may_ask(pair.asker, concerned, view, deadline, fresh),
+            self.service(pair.source, Party::Source, view, deadline, fresh),
+            destination,
+        );
+        let (asker, source) = (asker?, source?);
+        // One who may ask without being anyone is no service.
+        let nobody = || Failure::refused(Refusal::NotRegistered(Party::Destination), None);
+        let destination = destination.unwrap_or_else(|| asker.ok_or_else(nobody))?;
         Ok((source, destination))
     }
 

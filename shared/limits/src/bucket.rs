@@ -74,8 +74,8 @@ pub fn network(address: IpAddr) -> IpAddr {
 pub struct BucketName([u8; NAME_LENGTH]);
 
 impl BucketName {
-    /// The bucket of a rule (none: the default limit) for an owner. A change of algorithm or window names another bucket, and so
-    /// does a reset; a change of limit or burst does not.
+    /// The bucket of a rule (none: the default limit) for an owner. A change of algorithm, window or `per` names another bucket, and
+    /// so does a reset; a change of limit or burst does not.
     pub fn new(rule: Option<&Rule>, owner: &Owner<'_>, quota: &Quota) -> Self {
         let mut hash = Sha256::new();
         hash.update([FORMAT]);
@@ -92,6 +92,9 @@ impl BucketName {
                 hash.update(generation.to_le_bytes());
             }
         }
+        // An address is the owner of its buckets per address, and of those per client where it is known by nothing else.
+        hash.update(rule.map_or("", |rule| rule.draft().per.as_str()));
+        hash.update([0]);
         hash.update(quota.algorithm().as_str());
         hash.update([0]);
         hash.update(quota.window_seconds().to_le_bytes());
@@ -154,7 +157,7 @@ pub struct Bucket<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rule::{Algorithm, Draft};
+    use crate::rule::{Algorithm, Draft, Per};
     use uuid::Uuid;
 
     fn quota(limit: u64, window: u64) -> Quota {
@@ -169,6 +172,11 @@ mod tests {
     fn a_bucket_is_named_by_what_makes_it_another_one() {
         let (nil, rule, other) = (rule(0), rule(1), rule(2));
         let reset = rule.clone().with_generation(1);
+        let per_address = Draft {
+            per: Per::Ip,
+            ..rule.draft().clone()
+        };
+        let per_address = Rule::new(rule.id(), per_address).unwrap();
         let (nil, rule, other) = (Some(&nil), Some(&rule), Some(&other));
         let client = Owner::Client {
             id: "a",
@@ -186,6 +194,7 @@ mod tests {
             BucketName::new(None, &client, &quota(5, 60)),
             BucketName::new(nil, &client, &quota(5, 60)),
             BucketName::new(Some(&reset), &client, &quota(5, 60)),
+            BucketName::new(Some(&per_address), &client, &quota(5, 60)),
             BucketName::new(rule, &client, &quota(5, 61)),
             BucketName::new(rule, &later, &quota(5, 60)),
             BucketName::new(rule, &address, &quota(5, 60)),

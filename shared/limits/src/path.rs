@@ -9,6 +9,9 @@ use percent_encoding::percent_decode_str;
 
 use crate::pattern::Pattern;
 
+/// The longest resource that may be asked about, in bytes: what API Gateway takes as a whole request line.
+pub const LONGEST: usize = 10_240;
+
 /// What one call asks for, ready to be matched.
 #[derive(Debug, Clone)]
 pub struct Resource<'a> {

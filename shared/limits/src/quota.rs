@@ -13,6 +13,9 @@ use crate::rule::Algorithm;
 /// The largest product that may stand in a bucket: doubles are exact to 2^53, and one addition must fit.
 pub const EXACT: u64 = 1 << 52;
 
+/// The most that one call may cost, in requests.
+pub const MOST_TOKENS: u64 = 1_000_000;
+
 /// The unit of a bucket's clock. It follows from the window alone, so that a change of limit or burst keeps the state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Tick {

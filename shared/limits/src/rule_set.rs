@@ -40,8 +40,8 @@ pub struct Applicable<'a> {
 #[derive(Debug, Clone, Default)]
 pub struct RuleSet {
     rules: HashMap<Uuid, Arc<Rule>>,
-    everything: Place,
-    services: HashMap<Box<str>, Place>,
+    everything: Slot,
+    services: HashMap<Box<str>, Slot>,
     paths: Node,
 }
 
@@ -51,13 +51,13 @@ struct Node {
     // Boxed, since a map holds room for four where there is one.
     literals: HashMap<Box<str>, Box<Node>>,
     any: Option<Box<Node>>,
-    here: Place,
-    rest: Place,
+    here: Slot,
+    rest: Slot,
 }
 
 /// The patterns that differ in their method alone.
 #[derive(Debug, Clone, Default)]
-struct Place(Vec<(Option<Box<str>>, Rivals)>);
+struct Slot(Vec<(Option<Box<str>>, Rivals)>);
 
 /// The rules of one pattern.
 #[derive(Debug, Clone, Default)]
@@ -95,7 +95,7 @@ impl RuleSet {
         self.remove(rule.id());
         self.rules.insert(rule.id(), Arc::clone(&rule));
         if rule.draft().status != Status::Terminated {
-            self.place_mut(rule.pattern()).put(rule);
+            self.slot_mut(rule.pattern()).put(rule);
         }
     }
 
@@ -119,7 +119,7 @@ impl RuleSet {
         }
     }
 
-    fn place_mut(&mut self, pattern: &Pattern) -> &mut Place {
+    fn slot_mut(&mut self, pattern: &Pattern) -> &mut Slot {
         match pattern.shape() {
             Shape::Everything => &mut self.everything,
             Shape::Service(name) => self.services.entry(name.into()).or_default(),
@@ -157,13 +157,13 @@ impl RuleSet {
                 route: None,
                 ..call.clone()
             })
-            && let Some(place) = self.place(route)
+            && let Some(place) = self.slot(route)
         {
             place.met(method, &mut found);
         }
     }
 
-    fn place(&self, pattern: &Pattern) -> Option<&Place> {
+    fn slot(&self, pattern: &Pattern) -> Option<&Slot> {
         match pattern.shape() {
             Shape::Everything => Some(&self.everything),
             Shape::Service(name) => self.services.get(name.as_ref()),
@@ -261,7 +261,7 @@ impl Node {
             && self.rest.0.is_empty()
     }
 
-    fn walk<'a>(&'a self, path: &[impl AsRef<str>], found: &mut impl FnMut(&'a Place)) {
+    fn walk<'a>(&'a self, path: &[impl AsRef<str>], found: &mut impl FnMut(&'a Slot)) {
         found(&self.rest);
         match path.split_first() {
             None => found(&self.here),
@@ -277,7 +277,7 @@ impl Node {
     }
 }
 
-impl Place {
+impl Slot {
     fn met<'a>(&'a self, method: Option<&str>, found: &mut impl FnMut(&'a Rivals)) {
         for (own, rivals) in &self.0 {
             if own.is_none() || own.as_deref() == method {

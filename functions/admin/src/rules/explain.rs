@@ -11,17 +11,14 @@ use http_events::Problem;
 use http_events::openapi::{Answer, Operation, Shape};
 use limiter::Supposition;
 use limits::Resource;
+use limits::path::LONGEST as LONGEST_RESOURCE;
+use limits::quota::MOST_TOKENS;
 use limits::rule::Tier;
 
 use crate::describe::{client_id, operation};
 use crate::failure::Failure;
 use crate::query::Query;
 use crate::state::State;
-
-/// The most that one call may cost, in requests: the same as in the check API.
-const MOST_TOKENS: u64 = 1_000_000;
-/// The longest resource that may be asked about, in bytes: the same as in the check API.
-const LONGEST_RESOURCE: usize = 10_240;
 
 pub(crate) fn describe() -> Operation {
     let tiers: Vec<&str> = Tier::ALL.iter().map(|tier| tier.as_str()).collect();
