@@ -498,6 +498,40 @@ impl Story {
 }
 
 #[test]
+fn a_call_of_more_buckets_than_a_list_of_arguments_takes_is_counted_in_all() {
+    let client = redis::Client::open(stores::redis().url()).unwrap();
+    let mut connection = client.get_connection().unwrap();
+    let keys = Keys::new(&stores::unique("t")).unwrap();
+    let mut epoch = redis::cmd("SET");
+    let epoch = epoch.arg(keys.epoch(Lane::SHARED)).arg(1);
+    epoch.exec(&mut connection).unwrap();
+    let quota = Quota::new(Algorithm::FixedWindow, 1, None, 31_622_400).unwrap();
+    let asked: Vec<_> = (0..9_000).map(|i| (i, quota.clone(), 1)).collect();
+    let buckets = buckets(&asked, 0, Uuid::nil());
+    let call = Call {
+        operation: Operation::Take,
+        epoch: 1,
+        lanes: &[Lane::SHARED],
+        buckets: &buckets,
+    };
+    for room in [true, false] {
+        let names = take::names(&keys, &call);
+        let reply = redis::cmd("EVAL")
+            .arg(take::text())
+            .arg(names.len())
+            .arg(names)
+            .arg(take::arguments(&call))
+            .query(&mut connection)
+            .unwrap();
+        let Reply::Answers(answers) = take::read(&call, reply).unwrap() else {
+            panic!("behind");
+        };
+        assert_eq!(answers.len(), 9_000);
+        assert!(answers.iter().all(|answer| answer.room == room));
+    }
+}
+
+#[test]
 fn whoever_is_behind_is_told_and_nothing_is_taken() {
     let mut story = Story::new(Quota::new(Algorithm::TokenBucket, 1, None, 60).unwrap());
     assert!(matches!(

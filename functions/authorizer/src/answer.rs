@@ -1,6 +1,7 @@
 //! What API Gateway is answered.
 
 use limiter::{Decision, headers::Headers};
+use limits::rule_set::MOST_MET;
 use serde::Serialize;
 
 use crate::event::Door;
@@ -124,6 +125,7 @@ impl Context {
         let would_deny: Vec<String> = decision
             .would_deny
             .iter()
+            .take(MOST_MET)
             .map(ToString::to_string)
             .collect();
         Self {

@@ -39,7 +39,7 @@ impl Reply {
             reset: told.and_then(|told| told.reset_seconds()),
             rule_id: told.and_then(|told| told.rule),
             reason: decision.reason.as_str(),
-            retry_at: wait.and_then(|wait| moment_after(now, wait)),
+            retry_at: wait.map(|wait| moment_after(now, wait)),
             retry_after: told.and_then(|told| told.retry_after_seconds()),
         }
     }
@@ -93,16 +93,13 @@ fn headers(decision: &Decision) -> HeaderMap {
     headers
 }
 
-/// The first whole second at which the wait is over, in RFC 3339.
-fn moment_after(now: OffsetDateTime, wait: std::time::Duration) -> Option<String> {
-    let end = now.checked_add(wait.try_into().ok()?)?;
-    let whole = end.replace_nanosecond(0).ok()?;
-    let whole = if whole < end {
-        whole.checked_add(Duration::SECOND)?
-    } else {
-        whole
-    };
-    whole.format(&Rfc3339).ok()
+/// The first whole second at which the wait is over, in RFC 3339; the last of all years where that lies beyond them.
+fn moment_after(now: OffsetDateTime, wait: std::time::Duration) -> String {
+    let wait = Duration::try_from(wait).unwrap_or(Duration::MAX);
+    let end = now.saturating_add(wait);
+    let next = end.saturating_add(Duration::nanoseconds(999_999_999));
+    let whole = next.replace_nanosecond(0).unwrap_or(next);
+    whole.format(&Rfc3339).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -158,6 +155,17 @@ mod tests {
         );
         let on_the_second = reply(&decision(false, Reason::Limit, told(Some(750))));
         assert_eq!(on_the_second["retry_at"], "2026-11-30T01:02:04Z");
+    }
+
+    #[test]
+    fn a_wait_beyond_all_years_ends_with_them() {
+        let denied = reply(&decision(
+            false,
+            Reason::Limit,
+            told(Some(4_503_598_999_997_000)),
+        ));
+        assert_eq!(denied["retry_at"], "9999-12-31T23:59:59Z");
+        assert_eq!(denied["retry_after"], 4_503_598_999_997_u64);
     }
 
     #[test]

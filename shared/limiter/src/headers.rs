@@ -5,6 +5,7 @@
 
 use std::fmt::Write;
 
+use limits::rule_set::MOST_MET;
 use uuid::Uuid;
 
 use crate::decision::{Decision, Policy};
@@ -46,7 +47,7 @@ impl Headers {
             reset: text(told.reset_seconds()),
             retry_after: text(told.retry_after_seconds()),
             rate_limit,
-            rate_limit_policy: policy(&decision.policy),
+            rate_limit_policy: policy(&decision.policy, told.rule),
         }
     }
 
@@ -67,9 +68,13 @@ impl Headers {
     }
 }
 
-fn policy(policies: &[Policy]) -> String {
-    let mut text = String::with_capacity(40 * policies.len());
-    for policy in policies {
+/// A header has room for as many rules as a call may meet by their patterns; of a call that meets more, the first so many and
+/// the one that is told.
+fn policy(policies: &[Policy], told: Option<Uuid>) -> String {
+    let mut text = String::with_capacity(40 * policies.len().min(MOST_MET));
+    let shown = policies.iter().enumerate();
+    let shown = shown.filter(|(i, policy)| *i < MOST_MET || policy.rule == told);
+    for (_, policy) in shown {
         if !text.is_empty() {
             text.push_str(", ");
         }

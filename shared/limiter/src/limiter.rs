@@ -8,7 +8,7 @@ use limits::counters::Operation;
 use limits::lane::LANES;
 use limits::registry::{ClientStatus, MayAsk, Name, key_hash};
 use limits::rule::{OnFailure, Tier};
-use limits::rule_set::Caller;
+use limits::rule_set::{Caller, MOST_MET};
 use limits::{Client, Lane, Quota, Resource};
 use limits_redis::{Call, Lookup, Reply, Store, StoreError};
 use tokio::time::Instant;
@@ -332,6 +332,14 @@ impl Limiter {
             address: known.address,
         };
         let applicable = view.rules.applicable(known.resource, &caller);
+        let met = applicable.active.len() + applicable.shadow.len();
+        if met > MOST_MET {
+            tracing::warn!(
+                crowded_calls = 1,
+                met,
+                "a call meets more rules than it should"
+            );
+        }
         let mut plan = Plan::new(&applicable, known.default_limit, &owners, known.tokens);
         let settled = plan.is_settled();
         let must_count = |mode| mode == OnFailure::Deny && !settled;

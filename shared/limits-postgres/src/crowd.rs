@@ -4,14 +4,11 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 
 use limits::rule::{Status, Tier};
-use limits::rule_set::Caller;
+use limits::rule_set::{Caller, MOST_MET};
 use limits::{Fault, Pattern, Resource, Rule, RuleSet};
 
 use crate::database::DatabaseError;
 use crate::session::{Session, Whose};
-
-/// The most rules that a call to a rule's own pattern may meet, shadow rules included: each is a bucket in one script.
-pub(crate) const MOST_MET: usize = 32;
 
 /// A client that no rule can name.
 const NOBODY: &str = "\u{0}";

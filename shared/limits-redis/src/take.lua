@@ -25,8 +25,19 @@ local call, number, floor, ceil, format = redis.call, tonumber, math.floor, math
 local pack, unpacked = struct.pack, struct.unpack
 local buckets = (#ARGV - 3) / 5
 local lanes = #KEYS - buckets
--- Of a list this is nil.
-local kept = call('MGET', unpack(KEYS))
+-- Of a list this is nil. Only so many can be unpacked at once.
+local kept
+if #KEYS <= 4000 then
+  kept = call('MGET', unpack(KEYS))
+else
+  kept = {}
+  for from = 1, #KEYS, 4000 do
+    local part = call('MGET', unpack(KEYS, from, math.min(from + 3999, #KEYS)))
+    for i = 1, #part do
+      kept[from + i - 1] = part[i]
+    end
+  end
+end
 
 for i = 1, lanes do
   local epoch = kept[i]

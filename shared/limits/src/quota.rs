@@ -53,7 +53,8 @@ impl Tick {
 
     /// How long so many ticks are.
     pub fn duration(self, ticks: u64) -> Duration {
-        Duration::from_micros(ticks.saturating_mul(1_000_000 / self.per_second()))
+        let (seconds, rest) = (ticks / self.per_second(), ticks % self.per_second());
+        Duration::from_secs(seconds) + Duration::from_micros(rest * (1_000_000 / self.per_second()))
     }
 }
 

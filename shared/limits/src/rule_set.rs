@@ -15,6 +15,9 @@ use crate::rule::{Per, Rule, Status, Tier};
 
 pub use fate::{Fate, Fates, Met};
 
+/// The most rules that a call to a rule's own pattern may meet, shadow rules included: each is a bucket in one script.
+pub const MOST_MET: usize = 32;
+
 /// Who calls, as far as it was verified.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Caller<'a> {
