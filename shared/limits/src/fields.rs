@@ -121,6 +121,16 @@ impl<'a> Fields<'a> {
         number
     }
 
+    /// An integer of any size: whoever makes something of it checks its bounds, which are told here where it is none.
+    pub fn unbounded(&mut self, name: &'static str, least: u64, most: u64) -> Option<u64> {
+        let value = self.present(name)?;
+        let number = value.as_u64();
+        if number.is_none() {
+            self.fault(name, format!("must be an integer from {least} to {most}"));
+        }
+        number
+    }
+
     /// A truth value; absent is `None`, null is a fault.
     pub fn boolean(&mut self, name: &'static str) -> Option<bool> {
         let value = self.value(name)?;

@@ -125,8 +125,7 @@ impl Draft {
             },
         };
         // Bounds are the constructor's: here only what JSON can get wrong.
-        let any = (0, u64::MAX);
-        let time_window = fields.integer("time_window", any.0, any.1);
+        let time_window = fields.unbounded("time_window", 1, LONGEST_WINDOW);
         let client = fields.text("client").map(str::to_owned);
         let tier = fields.choice("tier");
         let per = fields.choice("per").unwrap_or_else(default::per);
@@ -135,7 +134,7 @@ impl Draft {
         let algorithm = fields
             .choice("algorithm")
             .unwrap_or_else(default::algorithm);
-        let burst = fields.integer("burst", any.0, any.1);
+        let burst = fields.unbounded("burst", 1, MOST);
         let on_failure = fields
             .choice("on_failure")
             .unwrap_or_else(default::on_failure);
@@ -385,6 +384,23 @@ mod tests {
                 "{field}: {told:?}"
             );
         }
+    }
+
+    #[test]
+    fn what_is_no_number_is_told_the_bounds_of_one() {
+        let body = json!({"resource": "/x", "limit": 1, "time_window": "60", "burst": -1});
+        let mut fields = Fields::of(&body).unwrap();
+        let _ = Draft::read(&mut fields);
+        let told: Vec<String> = fields
+            .finish()
+            .into_iter()
+            .map(|fault| fault.detail)
+            .collect();
+        let right = [
+            "must be an integer from 1 to 31622400",
+            "must be an integer from 1 to 1000000000",
+        ];
+        assert_eq!(told, right);
     }
 
     #[test]
