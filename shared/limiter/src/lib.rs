@@ -1,6 +1,6 @@
 //! The request path that `authorizer` and `check` share: who is it, which rules apply, is there room.
 //!
-//! Read [`Limiter::decide`] first; everything else is what it asks in turn: [`registry`] (who), [`view`] (the rules that this
+//! Read [`Limiter::decide`] first; everything else is what it asks in turn: [`who`] (who is it), [`registry`] (what is remembered of that), [`view`] (the rules that this
 //! container has, and catching up), [`decision`] (what came out), [`headers`] (how callers are told). [`pair`] is the same for a
 //! service that calls another, [`explain`] tells operators why.
 
@@ -9,13 +9,16 @@ pub mod decision;
 pub mod explain;
 pub mod headers;
 pub mod limiter;
+mod looks;
 pub mod pair;
 mod plan;
 pub mod registry;
 pub mod view;
+pub mod who;
 
 pub use config::Config;
 pub use decision::{Decision, Party, Reason, Refusal, Told, Verdict};
 pub use explain::{Explanation, Supposition};
-pub use limiter::{Asker, Limiter, Request, Who};
+pub use limiter::{Limiter, Request};
 pub use pair::Pair;
+pub use who::{Asker, Who};

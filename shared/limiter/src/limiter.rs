@@ -1,31 +1,28 @@
 //! Deciding one request.
 
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
+use std::time::Duration;
 
 use limits::counters::Operation;
-use limits::lane::LANES;
-use limits::registry::{ClientStatus, MayAsk, Name, key_hash};
-use limits::rule::{OnFailure, Tier};
+use limits::rule::OnFailure;
 use limits::rule_set::{Caller, MOST_MET};
 use limits::{Client, Lane, Quota, Resource};
-use limits_redis::{Call, Lookup, Reply, Store, StoreError};
+use limits_redis::{Call, Reply, Store, StoreError};
 use tokio::time::Instant;
 
 use crate::config::Config;
 use crate::decision::{Refusal, Verdict};
 use crate::explain::{Basis, Sheet, Supposition};
+use crate::looks::{self, Looks};
 use crate::pair::Pair;
 use crate::plan::{Owners, Plan};
-use crate::registry::{Registry, Remembered};
+use crate::registry::Registry;
 use crate::view::{View, Views};
+use crate::who::{Who, unregistered};
 
 /// An epoch that no lane is ever newer than: sent where a container decides by rules that it knows to be old.
 const ANY_EPOCH: u64 = (1 << 53) - 1;
-
-/// For how long a look at a lane serves requests that touch no bucket.
-const LOOK_LASTS: Duration = Duration::from_secs(1);
 
 /// One request.
 #[derive(Debug, Clone)]
@@ -40,42 +37,6 @@ pub struct Request<'a> {
     pub tokens: u64,
     /// Whether it is counted, or only looked at.
     pub operation: Operation,
-}
-
-/// How a caller makes itself known.
-#[derive(Debug, Clone, Copy)]
-pub enum Who<'a> {
-    /// By an API key.
-    Key(&'a str),
-    /// By something that was verified without Redis, such as a token.
-    Verified {
-        /// The client's id, registered or not.
-        id: &'a str,
-        /// Its tier, where the registry knows of none.
-        tier: Option<Tier>,
-    },
-    /// By its address alone.
-    Address,
-    /// By nothing that counts.
-    Nobody,
-    /// Another asks in its name.
-    Client {
-        /// The client's id, registered or not.
-        id: &'a str,
-        /// Who asks.
-        asker: Asker<'a>,
-    },
-}
-
-/// Who asks about a client.
-#[derive(Debug, Clone, Copy)]
-pub enum Asker<'a> {
-    /// Someone who may ask about everyone.
-    Anyone,
-    /// An IAM principal, as [`limits::registry::principal`] writes it.
-    Principal(&'a str),
-    /// Someone without a principal: may ask about nobody.
-    Nobody,
 }
 
 /// What is to be decided.
@@ -108,18 +69,10 @@ pub(crate) struct Known<'a> {
 #[derive(Debug)]
 pub struct Limiter {
     config: Config,
-    store: Store,
+    pub(crate) store: Store,
     views: Views,
-    registry: Registry,
-    looks: Mutex<[Option<Look>; LANES]>,
-}
-
-/// When a lane was found not to be newer than a view.
-#[derive(Debug, Clone, Copy)]
-struct Look {
-    stamp: u64,
-    at: Instant,
-    wall: SystemTime,
+    pub(crate) registry: Registry,
+    looks: Looks,
 }
 
 /// Why a try ended without a verdict.
@@ -156,7 +109,7 @@ impl Limiter {
             store,
             views: Views::default(),
             registry: Registry::default(),
-            looks: Mutex::new([None; LANES]),
+            looks: Looks::default(),
         }
     }
 
@@ -181,13 +134,6 @@ impl Limiter {
         self.views
             .catch_up(behind, &self.store, &self.registry, patience)
             .await
-    }
-
-    /// Whether this container knows, without a look-up, that an API key is good.
-    pub fn knows(&self, api_key: &str) -> bool {
-        let name = Remembered::from(&Name::Key(key_hash(api_key)));
-        let known = self.registry.get(&name).flatten();
-        known.is_some_and(|client| client.status == ClientStatus::Active && !has_ended(&client))
     }
 
     /// Decides a request: who is it, which rules apply, is there room; once more where the container was behind.
@@ -376,7 +322,7 @@ impl Limiter {
             lanes: &lanes,
             buckets: &plan.buckets,
         };
-        let asked = (Instant::now(), SystemTime::now());
+        let asked = looks::now();
         // Which buckets are the caller's, only the registry knows: without it, none is asked.
         let reply = if known.registry_out {
             None
@@ -389,7 +335,7 @@ impl Limiter {
         match reply {
             Some(Reply::Answers(answers)) => {
                 if plan.buckets.is_empty() && !stale {
-                    self.remember_look(own, view.stamp, asked);
+                    self.looks.remember(own, view.stamp, asked);
                 }
                 if let Some(sheet) = known.sheet
                     && !stale
@@ -415,113 +361,6 @@ impl Limiter {
         }
     }
 
-    /// Who a request is from: none for one known by its address alone.
-    async fn identify(
-        &self,
-        request: &Request<'_>,
-        view: &View,
-        deadline: Instant,
-        fresh: bool,
-    ) -> Result<Option<Arc<Client>>, Failure> {
-        let (client, name) = match request.who {
-            Who::Nobody => return Err(Failure::refused(Refusal::Unknown, None)),
-            Who::Address if request.address.is_some() => return Ok(None),
-            Who::Address => return Err(Failure::refused(Refusal::Unknown, None)),
-            Who::Key(key) => {
-                let name = Name::Key(key_hash(key));
-                let client = self.look_up(&name, view, deadline, fresh).await?;
-                let client = client.ok_or(Failure::refused(Refusal::Unknown, None))?;
-                (client, name)
-            }
-            Who::Verified { id, tier } => {
-                let name = Name::Client(id.to_owned());
-                let client = match self.look_up(&name, view, deadline, fresh).await? {
-                    Some(client) if client.registered => client,
-                    Some(client) => Arc::new(Client {
-                        tier,
-                        ..Client::clone(&client)
-                    }),
-                    None => Arc::new(unregistered(id, tier)),
-                };
-                (client, name)
-            }
-            Who::Client { id, asker } => {
-                let itself = |asker: &Client| asker.id == id;
-                let name = Name::Client(id.to_owned());
-                // Both in one trip; who may not ask is told nothing of what was found.
-                let (asker, client) = tokio::join!(
-                    self.may_ask(asker, itself, view, deadline, fresh),
-                    self.look_up(&name, view, deadline, fresh),
-                );
-                asker?;
-                let client = client?.unwrap_or_else(|| Arc::new(Client::unregistered(id)));
-                (client, name)
-            }
-        };
-        if has_ended(&client) {
-            return Err(Failure::refused(Refusal::Unknown, None));
-        }
-        if client.status == ClientStatus::Terminated {
-            return Err(Failure::refused(Refusal::Terminated, Some(name.lane())));
-        }
-        Ok(Some(client))
-    }
-
-    /// The client that asks, where it may; none where anyone may. `concerned`: whether it is asked about the asker itself.
-    pub(crate) async fn may_ask(
-        &self,
-        asker: Asker<'_>,
-        concerned: impl FnOnce(&Client) -> bool + Send,
-        view: &View,
-        deadline: Instant,
-        fresh: bool,
-    ) -> Result<Option<Arc<Client>>, Failure> {
-        let name = match asker {
-            Asker::Anyone => return Ok(None),
-            Asker::Nobody => return Err(Failure::refused(Refusal::MayNotAsk, None)),
-            Asker::Principal(principal) => Name::Principal(principal.to_owned()),
-        };
-        let asker = self.look_up(&name, view, deadline, fresh).await?;
-        let asker = asker.ok_or(Failure::refused(Refusal::MayNotAsk, None))?;
-        if asker.status == ClientStatus::Terminated {
-            return Err(Failure::refused(Refusal::Terminated, Some(name.lane())));
-        }
-        if asker.may_ask != MayAsk::Any && !concerned(&asker) {
-            return Err(Failure::refused(Refusal::MayNotAsk, Some(name.lane())));
-        }
-        Ok(Some(asker))
-    }
-
-    /// A name of the registry, as remembered or, where it is not or `fresh` is asked for, as Redis has it now.
-    pub(crate) async fn look_up(
-        &self,
-        name: &Name,
-        view: &View,
-        deadline: Instant,
-        fresh: bool,
-    ) -> Result<Option<Arc<Client>>, Failure> {
-        let remembered = Remembered::from(name);
-        if !fresh && let Some(client) = self.registry.get(&remembered) {
-            return Ok(client);
-        }
-        match self.store.lookup(name, deadline).await? {
-            Lookup::Found(client) => {
-                let client = Arc::new(client);
-                self.registry
-                    .remember(view.stamp, remembered, Some(Arc::clone(&client)));
-                Ok(Some(client))
-            }
-            Lookup::Absent => {
-                // That there is no such key or principal is never remembered: nothing would tell when there is one. A client id
-                // without an entry is decided by its buckets, whose lane tells.
-                if let Name::Client(_) = name {
-                    self.registry.remember(view.stamp, remembered, None);
-                }
-                Ok(None)
-            }
-        }
-    }
-
     /// A refusal by what is remembered holds only beside a look at the lane, as any other decision without a bucket.
     async fn confirm_refusal(
         &self,
@@ -540,11 +379,11 @@ impl Limiter {
             lanes: &[lane],
             buckets: &[],
         };
-        let asked = (Instant::now(), SystemTime::now());
+        let asked = looks::now();
         match self.store.ask(&call, deadline).await {
             Ok(Reply::Behind(_)) => Err(Failure::Behind),
             Ok(Reply::Answers(_)) => {
-                self.remember_look(lane, view.stamp, asked);
+                self.looks.remember(lane, view.stamp, asked);
                 refused
             }
             Err(error) => {
@@ -554,41 +393,8 @@ impl Limiter {
         }
     }
 
-    /// Whether a lane was looked at less than a second ago, by both clocks. In memory there is no trip to save.
+    /// Whether a look at the lane serves. In memory there is no trip to save.
     fn looked(&self, lane: Lane, stamp: u64) -> bool {
-        if self.store.is_memory() {
-            return false;
-        }
-        let looks = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
-        looks[usize::from(lane.0)].is_some_and(|look| {
-            look.stamp == stamp
-                && look.at.elapsed() < LOOK_LASTS
-                && look.wall.elapsed().is_ok_and(|since| since < LOOK_LASTS)
-        })
+        !self.store.is_memory() && self.looks.serve(lane, stamp)
     }
-
-    fn remember_look(&self, lane: Lane, stamp: u64, (at, wall): (Instant, SystemTime)) {
-        let mut looks = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
-        looks[usize::from(lane.0)] = Some(Look { stamp, at, wall });
-    }
-}
-
-/// A client of whom the registry knows nothing, with the tier that was verified.
-fn unregistered(id: &str, tier: Option<Tier>) -> Client {
-    Client {
-        tier,
-        ..Client::unregistered(id)
-    }
-}
-
-/// Whether the key that stands for a client is one of the past.
-fn has_ended(client: &Client) -> bool {
-    client.expires_at.is_some_and(|end| end <= unix_seconds())
-}
-
-fn unix_seconds() -> i64 {
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    i64::try_from(now.as_secs()).unwrap_or(i64::MAX)
 }

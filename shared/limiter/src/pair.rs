@@ -11,8 +11,9 @@ use limits::{Client, Quota, Resource};
 use tokio::time::Instant;
 
 use crate::decision::{Party, Refusal, Verdict};
-use crate::limiter::{Asker, Failure, Known, Limiter, Question};
+use crate::limiter::{Failure, Known, Limiter, Question};
 use crate::view::View;
+use crate::who::Asker;
 
 /// One call of a service to another.
 #[derive(Debug, Clone, Copy)]
