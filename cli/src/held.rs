@@ -11,22 +11,22 @@ use crate::rules_file::{ignore_answered, read_id};
 
 /// How many rules a page has: the most that there may be.
 const PAGE: &str = "1000";
-/// How often the list is read again because somebody wrote while it was read.
-const TRIES: usize = 3;
+/// How often the list is read because somebody wrote while it was read: twice where that was of clients.
+const TRIES: usize = 5;
 /// The path of the rules.
 const RULES: [&str; 2] = ["ratelimit", "rules"];
 
 /// All rules as they were at one moment.
 #[derive(Debug)]
 pub struct Held {
-    /// The revision at that moment; none where the API cannot tell, as while its Redis is out.
+    /// The revision of the newest write at that moment, of whatever kind; none where the API cannot tell, as while its Redis is out.
     pub revision: Option<u64>,
     /// The rules, in the order of their ids.
     pub rules: Vec<HeldRule>,
 }
 
 /// A rule that the API holds.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct HeldRule {
     /// The revision of its last change.
     pub revision: u64,
@@ -35,22 +35,28 @@ pub struct HeldRule {
 }
 
 impl Held {
-    /// Reads all pages, again where somebody wrote meanwhile.
+    /// Reads all pages, and again where somebody wrote meanwhile: what they wrote may have been of clients, and two readings that
+    /// agree are how the rules were at every moment between them.
     ///
     /// # Errors
-    /// Where the API cannot be read, or somebody does not stop writing.
+    /// Where the API cannot be read, or somebody does not stop writing rules.
     pub async fn read(api: &Api) -> Result<Self, ApiError> {
+        let mut last = None;
         let mut before = told_revision(api).await?;
         for _ in 0..TRIES {
             let rules = read_pages(api).await?;
+            if last.as_ref() == Some(&rules) {
+                let revision = before;
+                return Ok(Self { revision, rules });
+            }
             let after = told_revision(api).await?;
             if before == after {
                 let revision = after;
                 return Ok(Self { revision, rules });
             }
-            before = after;
+            (before, last) = (after, Some(rules));
         }
-        let detail = "somebody else writes all the time while its rules are read: try again";
+        let detail = "somebody else writes rules all the time while they are read: try again";
         Err(Answer::strange("the API", detail))
     }
 

@@ -1,5 +1,8 @@
 //! What others write between the comparison and the write.
 
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
 use serde_json::json;
 
 use crate::support::{Folder, Local, StandIn, ask, forward, response, weir};
@@ -44,6 +47,77 @@ fn a_client_that_another_registered_meanwhile_does_not() {
     assert_eq!(local.rules().len(), 1);
 }
 
+/// A file of that many rules.
+fn many(count: usize) -> String {
+    let rules = (0..count)
+        .map(|number| format!("  - {{resource: /many/{number}, limit: 1, time_window: 60}}\n"));
+    format!("rules:\n{}", rules.collect::<String>())
+}
+
+#[test]
+fn clients_that_others_register_without_end_stop_no_write() {
+    let (local, folder) = (Local::start(), Folder::new());
+    let file = folder.file("rules.yaml", &many(3_000));
+    let done = AtomicBool::new(false);
+    let applied = thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 0..10_000 {
+                if done.load(Ordering::Relaxed) {
+                    break;
+                }
+                let client = json!({ "client_id": format!("new {number}") });
+                local.ask("POST", "/clients", Some(&client));
+            }
+        });
+        let applied = local.weir(&["rules", "apply", "--yes", "-f", &file]);
+        done.store(true, Ordering::Relaxed);
+        applied
+    });
+    let applied = applied.well(0).out;
+    assert_eq!(applied.matches("Applied: 1000 created").count(), 3);
+    local.weir(&["rules", "plan", "-f", &file]).well(0);
+}
+
+/// An API at which somebody does this before each request, with another number each time.
+fn disturbed(url: &str, disturb: impl Fn(&str, u64) + Send + Sync + 'static) -> StandIn {
+    let (url, count) = (url.to_owned(), AtomicU64::new(0));
+    StandIn::start(move |asked| {
+        disturb(&url, count.fetch_add(1, Ordering::Relaxed));
+        forward(&url, asked)
+    })
+}
+
+#[test]
+fn a_client_that_another_registers_before_each_request_disturbs_nothing() {
+    let (local, folder) = (Local::start(), Folder::new());
+    let file = folder.file("rules.yaml", &many(1_001));
+    let between = disturbed(&local.url, |url, number| {
+        let client = json!({ "client_id": format!("new {number}") });
+        ask(url, "POST", "/clients", Some(&client));
+    });
+    weir(&between.url, &["rules", "plan", "-f", &file])
+        .run()
+        .well(2);
+    let applied = weir(&between.url, &["rules", "apply", "--yes", "-f", &file]).run();
+    assert_eq!(applied.well(0).out.matches("Applied: ").count(), 2);
+    let exported = weir(&between.url, &["rules", "export"]).run().well(0).out;
+    assert_eq!(exported, local.weir(&["rules", "export"]).well(0).out);
+}
+
+#[test]
+fn rules_that_another_writes_before_each_request_are_told_after_some_tries() {
+    let local = Local::start();
+    let between = disturbed(&local.url, |url, number| {
+        let rule = json!({ "resource": format!("/new/{number}"), "limit": 1, "time_window": 60 });
+        ask(url, "POST", "/ratelimit/rules", Some(&rule));
+    });
+    let told = weir(&between.url, &["rules", "export"]).run().error();
+    assert!(
+        told.contains("somebody else writes rules all the time"),
+        "{told}"
+    );
+}
+
 #[test]
 fn what_another_wrote_in_the_very_moment_is_noticed_after() {
     let (local, folder) = (Local::start(), Folder::new());
@@ -57,11 +131,16 @@ fn what_another_wrote_in_the_very_moment_is_noticed_after() {
     });
     let ran = weir(&between.url, &["rules", "apply", "--yes", "-f", &file]).run();
     assert!(ran.out.contains("Applied: 1 created"), "{ran:?}");
+    let rules = local.rules();
+    assert_eq!(rules.len(), 2);
+    let other = rules.iter().find(|rule| rule["resource"] == "/other");
+    let other = other.unwrap()["id"].as_str().unwrap();
+    let told = ran.error();
     assert!(
-        ran.error()
-            .contains("somebody else wrote in the same moment")
+        told.contains("somebody else wrote in the same moment")
+            && told.contains(&format!("rule {other} is not")),
+        "{told}"
     );
-    assert_eq!(local.rules().len(), 2);
 }
 
 #[test]
@@ -90,13 +169,7 @@ fn a_rule_that_another_made_in_the_same_place_is_not_overwritten() {
 #[test]
 fn several_writes_stop_where_another_comes_between_and_say_what_was_done() {
     let (local, folder) = (Local::start(), Folder::new());
-    let mut text = "rules:\n".to_owned();
-    for number in 0..1_001 {
-        text.push_str(&format!(
-            "  - {{resource: /many/{number}, limit: 1, time_window: 60}}\n"
-        ));
-    }
-    let file = folder.file("rules.yaml", &text);
+    let file = folder.file("rules.yaml", &many(1_001));
     let url = local.url.clone();
     let between = StandIn::start(move |asked| {
         let answer = forward(&url, asked);

@@ -72,15 +72,30 @@ impl Guard<'_> {
         );
         if let Some(last) = self.revision {
             self.revision = Some(told.revision);
-            if told.revision != last + 1 {
+            if told.revision != last + 1
+                && let Err(reason) = self.look_again().await
+            {
                 print(&text)?;
-                return Err(format!(
-                    "somebody else wrote in the same moment (revision {} and before, after {last}): what they wrote of these rules is overwritten. GET /ratelimit/audit shows it",
-                    told.revision - 1
-                ));
+                return Err(reason);
             }
         }
         Ok(text)
+    }
+
+    /// Looks whether what somebody else wrote in the moment of a write were rules.
+    async fn look_again(&mut self) -> Result<(), String> {
+        let held = Held::read(self.api).await.map_err(|error| {
+            format!("somebody else wrote in the same moment, and what cannot be told: {error}")
+        })?;
+        let now = held.revisions();
+        let mut ids = now.keys().chain(self.rules.keys());
+        if let Some(id) = ids.find(|id| now.get(id) != self.rules.get(id)) {
+            return Err(format!(
+                "somebody else wrote in the same moment: rule {id} is not as it was compared or written. GET /ratelimit/audit shows what they did; compare again"
+            ));
+        }
+        self.revision = held.revision.or(self.revision);
+        Ok(())
     }
 
     /// Refuses where a rule is not as it was compared. What others write of clients does not matter.
