@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Parser;
+use tokio::signal::unix::{SignalKind, signal};
 use weir::arguments::Arguments;
 use weir::exit::Exit;
 
@@ -21,6 +22,8 @@ async fn main() -> ExitCode {
             return exit.into();
         }
     };
+    // A file that may not grow is an error of its writing, which is told and cleared away, and no end in the midst of it.
+    let _told_otherwise = signal(SignalKind::from_raw(libc::SIGXFSZ));
     let environment = |name: &str| std::env::var(name).ok();
     match arguments.execute(&environment).await {
         Ok(exit) => exit.into(),

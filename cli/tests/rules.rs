@@ -1,11 +1,16 @@
 //! A file of rules is planned, applied, exported.
 
+use std::fs::{self, OpenOptions, Permissions};
+use std::io::Read;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
+use std::process::Command;
+
 use limits::rule::{Algorithm, OnFailure, Per, Status, Tier};
 use limits::{Draft, Rule};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::support::{Folder, Local, Ran};
+use crate::support::{Folder, Local, Ran, WEIR, program};
 
 const TWO: &str = "\
 # Remarks stay where they are.
@@ -170,6 +175,96 @@ fn an_existing_file_is_not_overwritten_without_force() {
         .well(0);
     let plan = local.weir(&["rules", "plan", "-f", &file]).well(0);
     assert!(plan.out.contains("No difference"), "{}", plan.out);
+}
+
+/// Runs `weir` where no file may become larger than half a kilobyte, as on a full disk.
+fn cramped(local: &Local, arguments: &[&str]) -> Ran {
+    let all = [
+        &["-c", "ulimit -f 1; exec \"$0\" \"$@\"", WEIR][..],
+        arguments,
+    ]
+    .concat();
+    program("/bin/sh", &local.url, &all).run()
+}
+
+#[test]
+fn an_export_that_cannot_be_written_whole_changes_no_file_and_leaves_none() {
+    let (local, folder) = (Local::start(), Folder::new());
+    let rules = folder.file("rules.yaml", &text(&fifty()));
+    local
+        .weir(&["rules", "apply", "--yes", "-f", &rules])
+        .well(0);
+    let old = folder.file("old.yaml", TWO);
+    let new = folder.path("new.yaml");
+    for arguments in [
+        &["rules", "export", "--force", "-f", &old][..],
+        &["rules", "export", "--force", "-f", &new],
+        &["rules", "export", "-f", &new],
+    ] {
+        let told = cramped(&local, arguments).error();
+        assert!(told.contains("File too large"), "{told}");
+        assert_eq!(folder.names(), ["old.yaml", "rules.yaml"]);
+        assert_eq!(fs::read_to_string(&old).unwrap(), TWO);
+    }
+}
+
+#[test]
+fn what_is_overwritten_keeps_its_permissions_and_links_to_it_stay_links() {
+    let (local, folder) = (Local::start(), Folder::new());
+    let exported = local.weir(&["rules", "export"]).well(0).out;
+    let mode = |path: &str| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+    let new = folder.path("new.yaml");
+    local.weir(&["rules", "export", "-f", &new]).well(0);
+    // As the shell makes one.
+    let made = folder.file("made.yaml", "");
+    assert_eq!(mode(&new), mode(&made));
+
+    let (old, link) = (folder.file("old.yaml", TWO), folder.path("link.yaml"));
+    symlink("old.yaml", &link).unwrap();
+    for wanted in [0o640, 0o604] {
+        fs::set_permissions(&old, Permissions::from_mode(wanted)).unwrap();
+        local
+            .weir(&["rules", "export", "--force", "-f", &link])
+            .well(0);
+        assert_eq!(mode(&old), wanted);
+        assert_eq!(fs::read_to_string(&old).unwrap(), exported);
+    }
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert_eq!(
+        folder.names(),
+        ["link.yaml", "made.yaml", "new.yaml", "old.yaml"]
+    );
+}
+
+#[test]
+fn what_is_no_file_is_written_to_and_never_replaced() {
+    let (local, folder) = (Local::start(), Folder::new());
+    let exported = local.weir(&["rules", "export"]).well(0).out;
+    let pipe = folder.path("pipe");
+    assert!(
+        Command::new("mkfifo")
+            .arg(&pipe)
+            .status()
+            .unwrap()
+            .success()
+    );
+    // Both ends, so that neither waits for the other.
+    let mut end = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(&pipe)
+        .unwrap();
+    local
+        .weir(&["rules", "export", "--force", "-f", &pipe])
+        .well(0);
+    assert!(fs::metadata(&pipe).unwrap().file_type().is_fifo());
+    let mut told = vec![0; exported.len()];
+    end.read_exact(&mut told).unwrap();
+    assert_eq!(String::from_utf8(told).unwrap(), exported);
+    let told = local
+        .weir(&["rules", "export", "--force", "-f", &folder.path(".")])
+        .error();
+    assert!(told.contains("Is a directory"), "{told}");
 }
 
 #[test]

@@ -1,10 +1,12 @@
 //! `weir rules export`
 
-use std::fs::OpenOptions;
-use std::io::{ErrorKind, Write};
+use std::fs::{self, Metadata, Permissions};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use limits::Rule;
+use tempfile::{Builder, NamedTempFile};
 
 use crate::api::Api;
 use crate::exit::Exit;
@@ -49,23 +51,54 @@ impl Export {
     }
 
     fn save(&self, path: &Path, text: &str) -> Result<(), String> {
-        let mut options = OpenOptions::new();
-        options.write(true);
-        let options = if self.overwrites {
-            options.create(true).truncate(true)
-        } else {
-            options.create_new(true)
+        let saved = match fs::metadata(path) {
+            Ok(old) if self.overwrites && !old.is_file() => fs::write(path, text),
+            Ok(old) if self.overwrites => replace(path, &old, text),
+            // Whoever makes it meanwhile is not overwritten either.
+            _ => make(path, text, self.overwrites),
         };
-        let file = options.open(path).map_err(|error| match error.kind() {
+        saved.map_err(|error| match error.kind() {
             ErrorKind::AlreadyExists => {
                 "is there already, with remarks perhaps: --force overwrites it".to_owned()
             }
             _ => error.to_string(),
-        });
-        file?
-            .write_all(text.as_bytes())
-            .map_err(|error| error.to_string())
+        })
     }
+}
+
+/// Writes a file in the place of one that is there, which stays as it is until the new one is whole. A link to it stays one.
+fn replace(path: &Path, old: &Metadata, text: &str) -> io::Result<()> {
+    let path = fs::canonicalize(path)?;
+    let new = beside(&path, text, 0o600)?;
+    // Only an administrator may give a file away, and whoever may not owns the new one.
+    let _ = fchown(new.as_file(), Some(old.uid()), Some(old.gid()));
+    new.as_file().set_permissions(old.permissions())?;
+    new.persist(&path)?;
+    Ok(())
+}
+
+/// Writes a file that is not there.
+fn make(path: &Path, text: &str, overwrites: bool) -> io::Result<()> {
+    let new = beside(path, text, 0o666)?;
+    if overwrites {
+        new.persist(path)?;
+    } else {
+        new.persist_noclobber(path)?;
+    }
+    Ok(())
+}
+
+/// A file in the same folder with all of a text, which is gone again unless it is given its name. Of `mode` it has what the umask
+/// leaves.
+fn beside(path: &Path, text: &str, mode: u32) -> io::Result<NamedTempFile> {
+    let folder = path.parent().filter(|folder| *folder != Path::new(""));
+    let mut file = Builder::new()
+        .prefix(".weir-")
+        .permissions(Permissions::from_mode(mode))
+        .tempfile_in(folder.unwrap_or(Path::new(".")))?;
+    file.write_all(text.as_bytes())?;
+    file.as_file().sync_all()?;
+    Ok(file)
 }
 
 /// Whether a file says these rules and no others.

@@ -99,12 +99,20 @@ pub(crate) fn ask(url: &str, method: &str, path: &str, body: Option<&Value>) -> 
     serde_json::from_slice(&output.stdout).unwrap_or(Value::Null)
 }
 
+/// The path of the program.
+pub(crate) const WEIR: &str = env!("CARGO_BIN_EXE_weir");
+
 /// The program, ready to run.
 pub(crate) struct Weir(Command);
 
 /// The program, to be run with these arguments against that API.
 pub(crate) fn weir(url: &str, arguments: &[&str]) -> Weir {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    program(WEIR, url, arguments)
+}
+
+/// Another program, which runs ours.
+pub(crate) fn program(path: &str, url: &str, arguments: &[&str]) -> Weir {
+    let mut command = Command::new(path);
     command
         .args(arguments)
         .env_clear()
@@ -242,6 +250,16 @@ impl Folder {
         self.0.join(name).to_str().unwrap().to_owned()
     }
 
+    /// The names of what is in it, in their order.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(&self.0).unwrap().map(Result::unwrap);
+        let mut names: Vec<String> = entries
+            .map(|entry| entry.file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
     /// A file in it with that text.
     pub(crate) fn file(&self, name: &str, text: &str) -> String {
         let path = self.path(name);
@@ -260,7 +278,7 @@ impl Drop for Folder {
 fn local() -> &'static Path {
     static LOCAL: OnceLock<PathBuf> = OnceLock::new();
     LOCAL.get_or_init(|| {
-        let weir = Path::new(env!("CARGO_BIN_EXE_weir"));
+        let weir = Path::new(WEIR);
         let folder = weir.parent().unwrap();
         let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut command = Command::new(cargo);
