@@ -16,6 +16,9 @@ pub use signing::{Signer, Signing, When};
 
 use crate::text::shown;
 
+/// The most bytes of an answer: 64 MiB, of which a page of a thousand rules is a small part.
+const MOST_BYTES: usize = 64 << 20;
+
 /// One API, and how it is spoken to.
 #[derive(Debug)]
 pub struct Api {
@@ -104,10 +107,17 @@ impl Api {
                 place: place.clone(),
                 reason: reason(&error),
             };
-            let answer = self.client.execute(request).await.map_err(lost)?;
+            let mut answer = self.client.execute(request).await.map_err(lost)?;
             let status = answer.status();
             let kind = answer.headers().get(CONTENT_TYPE).cloned();
-            let body = answer.bytes().await.map_err(lost)?;
+            let mut body = Vec::new();
+            while let Some(chunk) = answer.chunk().await.map_err(lost)? {
+                if body.len() + chunk.len() > MOST_BYTES {
+                    let place = place.clone();
+                    return Err(ApiError::Endless { place });
+                }
+                body.extend_from_slice(&chunk);
+            }
             answer::read(&place, status, kind.as_ref(), &body)
         };
         let late = || ApiError::Late {

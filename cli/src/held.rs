@@ -1,6 +1,6 @@
 //! The rules that the API holds.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use limits::{Draft, Fields, Rule};
 use serde_json::Value;
@@ -13,6 +13,8 @@ use crate::rules_file::{ignore_answered, read_id};
 const PAGE: &str = "1000";
 /// How often the list is read because somebody wrote while it was read: twice where that was of clients.
 const TRIES: usize = 5;
+/// How many pages a list may have: a million rules, more than an API of ours serves.
+const MOST_PAGES: usize = 1_000;
 /// The path of the rules.
 const RULES: [&str; 2] = ["ratelimit", "rules"];
 
@@ -89,6 +91,7 @@ async fn told_revision(api: &Api) -> Result<Option<u64>, ApiError> {
 async fn read_pages(api: &Api) -> Result<Vec<HeldRule>, ApiError> {
     let mut rules = Vec::new();
     let mut cursor: Option<String> = None;
+    let mut seen = HashSet::new();
     loop {
         let mut query = vec![("limit", PAGE)];
         query.extend(cursor.iter().map(|cursor| ("cursor", cursor.as_str())));
@@ -102,14 +105,13 @@ async fn read_pages(api: &Api) -> Result<Vec<HeldRule>, ApiError> {
             let read = read(rule).map_err(|detail| Answer::strange(&place, detail))?;
             rules.push(read);
         }
-        let next = page.get("next").and_then(Value::as_str).map(str::to_owned);
-        if next.is_none() {
+        let Some(next) = page.get("next").and_then(Value::as_str) else {
             return Ok(rules);
-        }
-        if next == cursor {
+        };
+        if !seen.insert(next.to_owned()) || seen.len() >= MOST_PAGES {
             return Err(Answer::strange(&place, "its list has no end"));
         }
-        cursor = next;
+        cursor = Some(next.to_owned());
     }
 }
 

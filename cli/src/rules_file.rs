@@ -8,7 +8,7 @@ use std::fmt;
 
 use limits::Rule;
 
-use crate::text::shown;
+use crate::text::{MOST_TOLD, shown};
 pub use crate::yaml::Position;
 pub use read::read;
 pub(crate) use read::{ignore_answered, read_id};
@@ -54,7 +54,8 @@ pub struct FileFault {
     pub detail: String,
 }
 
-/// Everything that is wrong with a file, in its order: one line each, as compilers write it.
+/// Everything that is wrong with a file, in its order: one line each, as compilers write it, and of very much the first and how
+/// much more there is.
 #[derive(Debug, PartialEq, Eq)]
 pub struct FileFaults {
     name: String,
@@ -72,14 +73,18 @@ impl FileFaults {
 
 impl fmt::Display for FileFaults {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (count, fault) in self.faults.iter().enumerate() {
+        let name = shown(&self.name);
+        for (count, fault) in self.faults.iter().take(MOST_TOLD).enumerate() {
             let line = if count == 0 { "" } else { "\n" };
-            let (name, at) = (shown(&self.name), fault.at);
+            let at = fault.at;
             write!(out, "{line}{name}:{at}: ")?;
             if !fault.field.is_empty() {
                 write!(out, "{}: ", shown(&fault.field))?;
             }
             write!(out, "{}", shown(&fault.detail))?;
+        }
+        if self.faults.len() > MOST_TOLD {
+            write!(out, "\n{name}: and {} more", self.faults.len() - MOST_TOLD)?;
         }
         Ok(())
     }

@@ -24,6 +24,9 @@ pub fn shown(text: &str) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
+/// How many things of one kind are told before the rest is only counted.
+pub(crate) const MOST_TOLD: usize = 100;
+
 /// Whether a character does something instead of standing there.
 pub(crate) fn is_obeyed(c: char) -> bool {
     c.is_control()

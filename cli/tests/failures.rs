@@ -1,8 +1,13 @@
 //! What goes wrong on the way is told, and ends with 1.
 
+use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 
-use crate::support::{StandIn, weir};
+use serde_json::json;
+
+use crate::support::{StandIn, response, weir};
 
 const EXPORT: [&str; 2] = ["rules", "export"];
 
@@ -98,17 +103,83 @@ fn what_is_no_api_of_ours_is_told() {
             "rule 01979c4e-0000-7000-8000-00000000002a: colour: is not a field",
         ),
     ] {
-        let api = StandIn::start(move |asked| {
-            let body = if asked.target.ends_with("/revision") {
-                r#"{"revision": 1}"#
-            } else {
-                list
-            };
-            crate::support::response(200, "application/json", body)
-        });
+        let api = listing(move |_| list.to_owned());
         let told = weir(&api.url, &EXPORT).run().error();
         assert!(told.contains(wanted), "{told}");
     }
+}
+
+/// What an API answers whose list this makes, page by page.
+fn listing(page: impl Fn(u64) -> String + Send + Sync + 'static) -> StandIn {
+    let count = AtomicU64::new(0);
+    StandIn::start(move |asked| {
+        let body = if asked.target.ends_with("/revision") {
+            r#"{"revision": 1}"#.to_owned()
+        } else {
+            page(count.fetch_add(1, Ordering::Relaxed))
+        };
+        response(200, "application/json", body)
+    })
+}
+
+#[test]
+fn a_list_without_an_end_is_not_read_for_ever() {
+    // In a ring, and on and on.
+    for pages in [3, u64::MAX] {
+        let api =
+            listing(move |number| format!(r#"{{"rules": [], "next": "{}"}}"#, number % pages));
+        let told = weir(&api.url, &EXPORT).run().error();
+        assert!(told.contains("its list has no end"), "{told}");
+        let asked = api.asked().len();
+        assert!(asked <= 1_001, "{asked}");
+    }
+}
+
+#[test]
+fn an_answer_without_an_end_is_not_read_for_ever() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    // It ends after all, lest one who reads it whole takes all memory.
+    let answering = thread::spawn(move || {
+        let (mut asking, _) = listener.accept().unwrap();
+        asking.read_exact(&mut [0; 16]).unwrap();
+        asking
+            .write_all(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n")
+            .unwrap();
+        let some = [b' '; 1 << 20];
+        (0..80).find_map(|_| asking.write_all(&some).err())
+    });
+    let told = weir(&url, &EXPORT).run().error();
+    assert_eq!(
+        told,
+        format!(
+            "{url}/ratelimit/revision answered more than 64 MiB, which is no answer of the API\n"
+        )
+    );
+    assert!(answering.join().unwrap().is_some());
+}
+
+#[test]
+fn of_very_many_faults_some_are_told_and_the_rest_counted() {
+    let errors = vec![json!({ "field": "x", "detail": "y" }); 50_000];
+    let problem = json!({ "detail": "no", "errors": errors }).to_string();
+    let api = StandIn::start(move |_| response(400, "application/problem+json", problem.clone()));
+    let told = weir(&api.url, &EXPORT).run().error();
+    assert!(
+        told.lines().count() == 102 && told.ends_with("\n  x: y\n  and 49900 more\n"),
+        "{}",
+        told.len()
+    );
+    // What is strange about a rule is told no longer either, and shown as it is.
+    let colours = (0..50_000).map(|number| format!(r#""\u001b{number}": 1"#));
+    let rule = format!("{{{}}}", colours.collect::<Vec<_>>().join(","));
+    let api = listing(move |_| format!(r#"{{"rules": [{rule}], "next": null}}"#));
+    let told = weir(&api.url, &EXPORT).run().error();
+    assert!(
+        told.len() < 5_000 && told.contains("\\u{1b}") && !told.contains('\u{1b}'),
+        "{}",
+        told.len()
+    );
 }
 
 #[test]

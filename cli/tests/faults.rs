@@ -79,6 +79,20 @@ fn every_fault_names_its_line_column_and_field() {
 }
 
 #[test]
+fn of_very_many_faults_the_first_are_told_and_the_rest_counted() {
+    let (local, folder) = (Local::start(), Folder::new());
+    let file = folder.file(
+        "rules.yaml",
+        &format!("rules:\n{}", "  - 5\n".repeat(50_000)),
+    );
+    let told = local.weir(&["rules", "plan", "-f", &file]).error();
+    let lines: Vec<&str> = told.lines().collect();
+    assert_eq!(lines.len(), 101);
+    assert!(lines[99].starts_with(&format!("{file}:101:5: must be a rule")));
+    assert_eq!(lines[100], format!("{file}: and 49900 more"));
+}
+
+#[test]
 fn two_rules_of_one_id_are_told_with_both_lines() {
     let (local, folder) = (Local::start(), Folder::new());
     let rule = |path: &str| {

@@ -7,10 +7,12 @@ use reqwest::StatusCode;
 use reqwest::header::HeaderValue;
 use serde_json::Value;
 
-use crate::text::shown;
+use crate::text::{MOST_TOLD, shown};
 
 /// How much of an answer is shown that cannot be read, in characters.
 const SHOWN: usize = 200;
+/// How much is told of what is strange in an answer, in characters.
+const MOST_DETAIL: usize = 500;
 
 /// An answer in JSON, whatever its status.
 #[derive(Debug)]
@@ -60,6 +62,12 @@ pub enum ApiError {
         /// How the answer begins.
         beginning: String,
     },
+    /// The answer does not end where an API of ours ends it.
+    #[error("{place} answered more than 64 MiB, which is no answer of the API")]
+    Endless {
+        /// What was asked.
+        place: String,
+    },
     /// The answer is JSON, and not what it should be.
     #[error("{place} answered what this version of weir does not understand: {detail}")]
     Strange {
@@ -95,13 +103,16 @@ impl fmt::Display for Problem {
         if !self.detail.is_empty() {
             write!(out, ": {}", shown(&self.detail))?;
         }
-        for Fault { field, detail } in &self.errors {
+        for Fault { field, detail } in self.errors.iter().take(MOST_TOLD) {
             let field = if field.is_empty() {
                 "the request"
             } else {
                 field
             };
             write!(out, "\n  {}: {}", shown(field), shown(detail))?;
+        }
+        if self.errors.len() > MOST_TOLD {
+            write!(out, "\n  and {} more", self.errors.len() - MOST_TOLD)?;
         }
         Ok(())
     }
@@ -139,9 +150,10 @@ impl Answer {
 
     /// What this answer is where something in it is not as it should be.
     pub(crate) fn strange(place: &str, detail: impl Into<String>) -> ApiError {
+        let detail: String = detail.into().chars().take(MOST_DETAIL).collect();
         ApiError::Strange {
             place: place.to_owned(),
-            detail: detail.into(),
+            detail: shown(&detail).into_owned(),
         }
     }
 }
