@@ -38,10 +38,15 @@ impl Api {
         let signer = signing.signer(&base)?;
         // Whoever comes first has chosen the same one.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let client = Client::builder()
+        let mut client = Client::builder()
             .user_agent(concat!("weir/", env!("CARGO_PKG_VERSION")))
             // A signature is for one host, and an API of ours never sends elsewhere.
-            .redirect(Policy::none())
+            .redirect(Policy::none());
+        // What is signed in the clear is for this machine alone.
+        if signer.is_some() && base.scheme() == "http" {
+            client = client.no_proxy();
+        }
+        let client = client
             .build()
             .map_err(|error| format!("HTTP cannot be spoken here: {error}"))?;
         Ok(Self {

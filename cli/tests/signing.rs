@@ -141,3 +141,44 @@ fn a_signature_needs_a_region_and_credentials() {
     );
     assert!(api.asked().is_empty());
 }
+
+#[test]
+fn nothing_is_signed_where_others_could_read_it() {
+    let always = [
+        "--sigv4",
+        "always",
+        "--region",
+        "eu-west-1",
+        "rules",
+        "export",
+    ];
+    for (url, arguments) in [
+        ("http://limits.example.com", &always[..]),
+        ("http://10.0.0.1", &always),
+        ("http://[2001:db8::1]", &always),
+        (
+            "http://abc.execute-api.eu-west-1.amazonaws.com/prod",
+            &["rules", "export"],
+        ),
+    ] {
+        let told = signed(url, arguments).error();
+        assert!(
+            told.contains("not signed over http://") && told.contains("https://"),
+            "{told}"
+        );
+    }
+    // Here nobody listens, and the request does not go out by a proxy either.
+    let (api, proxy) = (
+        StandIn::saying(403, "application/json", "{}"),
+        StandIn::saying(403, "application/json", "{}"),
+    );
+    for url in [api.url.clone(), api.url.replace("127.0.0.1", "localhost")] {
+        weir(&url, &always)
+            .env("AWS_ACCESS_KEY_ID", KEY)
+            .env("AWS_SECRET_ACCESS_KEY", SECRET)
+            .env("http_proxy", &proxy.url)
+            .run()
+            .error();
+    }
+    assert_eq!((api.asked().len(), proxy.asked().len()), (2, 0));
+}

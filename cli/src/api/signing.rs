@@ -1,5 +1,6 @@
 //! Signature Version 4, as API Gateway and Lambda's function URLs want requests signed.
 
+use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
 
 use aws_config::{BehaviorVersion, Region};
@@ -44,7 +45,7 @@ impl Signing {
     /// What signs for this host; none where nothing does.
     ///
     /// # Errors
-    /// Where the region is not known.
+    /// Where the region is not known, or others could read what is signed.
     pub fn signer(&self, url: &Url) -> Result<Option<Signer>, String> {
         let host = url.host_str().unwrap_or_default();
         let known = service(host);
@@ -52,6 +53,12 @@ impl Signing {
             When::Never => return Ok(None),
             When::Auto if known.is_none() => return Ok(None),
             When::Auto | When::Always => {}
+        }
+        // Whoever reads a request on its way has its session token, and may send it again.
+        if url.scheme() == "http" && !is_loopback(host) {
+            return Err(format!(
+                "requests to {host} are not signed over http://, where others can read them: use https://, or --sigv4 never"
+            ));
         }
         let of_host = known.map(|(_, region)| region.to_owned());
         let region = self
@@ -70,6 +77,12 @@ impl Signing {
             credentials: Mutex::new(None),
         }))
     }
+}
+
+/// Whether a host is this machine itself.
+fn is_loopback(host: &str) -> bool {
+    let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.to_canonical().is_loopback())
 }
 
 /// The service that a host of AWS belongs to, and its region.
