@@ -64,7 +64,7 @@ fn every_fault_names_its_line_column_and_field() {
             ":11:5: id: must be a UUID, or left out",
             ":12:5: resource: must have wildcards as whole segments: `*`, `**`, `{name}`",
             &format!(":14:5: time_window: {window}"),
-            ":15:5: burst: must be an integer from 0 to 18446744073709551615",
+            ":15:5: burst: must be an integer from 1 to 1000000000",
             ":16:5: must be a rule: a mapping with `resource`, `limit`, `time_window`",
             ":18:5: must not stand beside the rule in line 17: there is one rule for each resource, client, tier, per, algorithm and time_window",
             &format!(":22:5: limit: {integer}"),
@@ -72,7 +72,7 @@ fn every_fault_names_its_line_column_and_field() {
             ":24:5: resource: is not what its tag !secret says, or nobody knows that tag",
             ":25:7: must be the name of a field",
             ":30:5: limit: must be an integer from 0 to 1000000000, or null",
-            ":31:5: time_window: must be an integer from 0 to 18446744073709551615",
+            &format!(":31:5: time_window: {window}"),
             ":32:1: other: is not a field of this file: there is only `rules`",
         ]
     );
