@@ -1,7 +1,7 @@
 //! The request path that `authorizer` and `check` share: who is it, which rules apply, is there room.
 //!
 //! Read [`Limiter::decide`] first; everything else is what it asks in turn: [`who`] (who is it), [`registry`] (what is remembered of that), [`view`] (the rules that this
-//! container has, and catching up), [`decision`] (what came out), [`headers`] (how callers are told). [`pair`] is the same for a
+//! container has, and catching up), [`decision`] (what came out), [`headers`] and [`reply`] (how callers are told). [`pair`] is the same for a
 //! service that calls another, [`explain`] tells operators why.
 
 pub mod config;
@@ -13,6 +13,7 @@ mod looks;
 pub mod pair;
 mod plan;
 pub mod registry;
+pub mod reply;
 pub mod view;
 pub mod who;
 
@@ -21,4 +22,5 @@ pub use decision::{Decision, Party, Reason, Refusal, Told, Verdict};
 pub use explain::{Explanation, Supposition};
 pub use limiter::{Limiter, Request};
 pub use pair::Pair;
+pub use reply::Reply;
 pub use who::{Asker, Who};

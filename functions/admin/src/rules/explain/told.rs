@@ -1,17 +1,14 @@
 //! An explanation as operators are told it.
 
 use std::net::IpAddr;
-use std::time::Duration;
 
 use http_events::openapi::Shape;
-use limiter::decision::Told as Standing;
 use limiter::explain::{BucketNow, Explained};
-use limiter::{Decision, Explanation, Reason, Verdict};
+use limiter::{Decision, Explanation, Reason, Reply, Verdict};
 use limits::Client;
 use limits::registry::ClientStatus;
 use limits::rule::{Algorithm, Per, Rule, Status, Tier};
 use limits::rule_set::Fate;
-use limits_postgres::record::moment;
 use serde::Serialize;
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -35,7 +32,7 @@ pub(crate) struct Told {
     left_out: usize,
     /// The bucket of the default limit, where no rule applies.
     default: Option<Bucket>,
-    decision: DecisionTold,
+    decision: Reply,
 }
 
 #[derive(Serialize)]
@@ -70,19 +67,6 @@ struct Bucket {
     room: bool,
 }
 
-/// As the check API answers.
-#[derive(Serialize)]
-struct DecisionTold {
-    status: &'static str,
-    limit: Option<u64>,
-    remaining: Option<u64>,
-    reset: Option<u64>,
-    rule_id: Option<Uuid>,
-    reason: &'static str,
-    retry_at: Option<String>,
-    retry_after: Option<u64>,
-}
-
 /// What the fate of each rule is told beside.
 struct Context<'a> {
     client: Option<&'a Client>,
@@ -113,7 +97,7 @@ impl Told {
             rules: rules.map(|told| RuleTold::new(told, &context)).collect(),
             left_out: explanation.left_out,
             default: explanation.default.as_ref().map(Bucket::from),
-            decision: DecisionTold::new(verdict, client),
+            decision: decision(verdict, client),
         }
     }
 }
@@ -262,54 +246,15 @@ impl From<&BucketNow> for Bucket {
     }
 }
 
-impl DecisionTold {
-    fn new(verdict: &Verdict, client: Option<&Client>) -> Self {
-        let terminated = client.is_some_and(|client| client.status == ClientStatus::Terminated);
-        match verdict {
-            _ if terminated => Self::refused("terminated"),
-            Verdict::Decided(decision) => Self::decided(decision),
-            Verdict::Refused(_) => Self::refused("unknown"),
-            Verdict::StoreOut => Self::refused("store_unavailable"),
-        }
+/// As the check API answers.
+fn decision(verdict: &Verdict, client: Option<&Client>) -> Reply {
+    let terminated = client.is_some_and(|client| client.status == ClientStatus::Terminated);
+    match verdict {
+        _ if terminated => Reply::refused("terminated"),
+        Verdict::Decided(decision) => Reply::of(decision, OffsetDateTime::now_utc()),
+        Verdict::Refused(_) => Reply::refused("unknown"),
+        Verdict::StoreOut => Reply::refused("store_unavailable"),
     }
-
-    fn refused(reason: &'static str) -> Self {
-        Self {
-            status: "refused",
-            limit: None,
-            remaining: None,
-            reset: None,
-            rule_id: None,
-            reason,
-            retry_at: None,
-            retry_after: None,
-        }
-    }
-
-    fn decided(decision: &Decision) -> Self {
-        let told = decision.told.as_ref();
-        Self {
-            status: if decision.allowed {
-                "allowed"
-            } else {
-                "blocked"
-            },
-            limit: told.and_then(|told| told.limit),
-            remaining: told.and_then(|told| told.remaining),
-            reset: told.and_then(Standing::reset_seconds),
-            rule_id: told.and_then(|told| told.rule),
-            reason: decision.reason.as_str(),
-            retry_at: told.and_then(|told| told.wait).and_then(moment_after),
-            retry_after: told.and_then(Standing::retry_after_seconds),
-        }
-    }
-}
-
-/// The first whole second at which a wait is over.
-fn moment_after(wait: Duration) -> Option<String> {
-    let end = OffsetDateTime::now_utc().checked_add(wait.try_into().ok()?)?;
-    let up = end.checked_add(time::Duration::nanoseconds(999_999_999))?;
-    Some(moment::text(up))
 }
 
 /// The shape of an answer.
