@@ -31,6 +31,7 @@ mod service_limits;
 mod services;
 mod strangers;
 mod template;
+mod tokens;
 mod topic;
 mod walks;
 mod which_rules;

@@ -1,8 +1,12 @@
 //! What talks to AWS itself; by feature, so that a function takes only what it needs.
 
+#[cfg(feature = "redis-token")]
+pub mod elasticache_token;
 #[cfg(feature = "events")]
 pub mod lenient;
 #[cfg(feature = "logs")]
 pub mod logs;
+#[cfg(feature = "redis-token")]
+pub mod signer;
 #[cfg(feature = "sns")]
 pub mod sns;
