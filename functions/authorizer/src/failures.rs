@@ -6,21 +6,29 @@
 //! else, and only while it lasts.
 
 use std::net::IpAddr;
+use std::num::NonZeroUsize;
 use std::sync::{Mutex, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use limits::counters::{Counters, Operation};
+use limits::moment::unix_us;
 use limits::{Bucket, BucketName, Lane, Quota, bucket::Owner};
 
-/// How many addresses are kept. Whoever has more at hand is not held up by what each of them may do.
-const MOST_ADDRESSES: usize = 10_000;
+/// How many addresses are kept; who has not been here for longest goes first. Whoever has more at hand is not held up by what each
+/// of them may do.
+const MOST_ADDRESSES: NonZeroUsize = NonZeroUsize::MIN.saturating_add(9_999);
 
 /// The failures of each address, in this container alone.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Failures {
     /// What an address may do; none is all it likes.
     limit: Option<Quota>,
     counters: Mutex<Counters>,
+}
+
+impl Default for Failures {
+    fn default() -> Self {
+        Self::new(None)
+    }
 }
 
 impl Failures {
@@ -28,18 +36,18 @@ impl Failures {
     pub fn new(limit: Option<Quota>) -> Self {
         Self {
             limit,
-            counters: Mutex::default(),
+            counters: Mutex::new(Counters::holding(MOST_ADDRESSES)),
         }
     }
 
     /// Whether an address has failed as often as it may.
     pub(crate) fn exhausted(&self, address: Option<IpAddr>) -> bool {
-        self.exhausted_at(address, now_us())
+        self.exhausted_at(address, unix_us())
     }
 
     /// Notes a failure.
     pub(crate) fn note(&self, address: Option<IpAddr>) {
-        self.note_at(address, now_us());
+        self.note_at(address, unix_us());
     }
 
     fn exhausted_at(&self, address: Option<IpAddr>, now_us: u64) -> bool {
@@ -58,10 +66,8 @@ impl Failures {
             return true;
         };
         let mut counters = self.counters.lock().unwrap_or_else(PoisonError::into_inner);
-        match operation {
-            Operation::Look if counters.is_empty() => return true,
-            Operation::Take if counters.len() >= MOST_ADDRESSES => *counters = Counters::default(),
-            Operation::Look | Operation::Take => {}
+        if operation == Operation::Look && counters.is_empty() {
+            return true;
         }
         let Some(cost) = quota.cost(1) else {
             return true;
@@ -76,12 +82,6 @@ impl Failures {
         let answers = counters.ask(operation, &[bucket], now_us);
         answers.iter().all(|answer| answer.room)
     }
-}
-
-/// By the wall clock, which goes on while a container is frozen.
-fn now_us() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    u64::try_from(now.unwrap_or_default().as_micros()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
@@ -153,10 +153,16 @@ mod tests {
     #[test]
     fn no_number_of_addresses_fills_the_container() {
         let failures = failures(1, 3600);
-        for n in 0..25_000_u32 {
-            failures.note_at(Some(IpAddr::from(n.to_be_bytes())), NOW);
-            assert!(failures.counters.lock().unwrap().len() <= MOST_ADDRESSES);
+        let nth = |n: u32| Some(IpAddr::from(n.to_be_bytes()));
+        let held = || failures.counters.lock().unwrap().len();
+        let insistent = nth(u32::MAX);
+        failures.note_at(insistent, NOW);
+        for n in 0..25_000 {
+            failures.note_at(nth(n), NOW);
+            // Nobody makes room for whoever goes on by showing many addresses.
+            assert!(failures.exhausted_at(insistent, NOW));
+            assert!(held() <= MOST_ADDRESSES.get());
         }
-        assert!(failures.exhausted_at(Some(IpAddr::from(24_999_u32.to_be_bytes())), NOW));
+        assert!(failures.exhausted_at(nth(24_999), NOW) && !failures.exhausted_at(nth(0), NOW));
     }
 }

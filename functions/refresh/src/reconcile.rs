@@ -4,8 +4,8 @@
 //! to catch up finds all of it. A round that is cut short anywhere leaves something that differs, and the next one finds it.
 
 use std::collections::BTreeSet;
-use std::time::{SystemTime, UNIX_EPOCH};
 
+use limits::moment::unix_us;
 use limits::registry::Name;
 use limits::{CHUNKS, Lane};
 use limits_postgres::{Changes, Head};
@@ -165,10 +165,7 @@ impl Told {
 
 /// A history is named by when it began; it is newer than whatever is published anywhere.
 fn next_history(published: Option<&Published>, lanes: &[LaneState]) -> u64 {
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    let now_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
+    let now_ms = unix_us() / 1_000;
     let of_lanes = lanes
         .iter()
         .filter_map(|lane| lane.reached)

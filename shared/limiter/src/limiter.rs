@@ -7,14 +7,14 @@ use std::time::Duration;
 use limits::counters::Operation;
 use limits::rule::OnFailure;
 use limits::rule_set::{Caller, MOST_MET};
-use limits::{Client, Lane, Quota, Resource};
+use limits::{Client, Lane, Moment, Quota, Resource};
 use limits_redis::{Call, Reply, Store, StoreError};
 use tokio::time::Instant;
 
 use crate::config::Config;
 use crate::decision::{Refusal, Verdict};
 use crate::explain::{Basis, Sheet, Supposition};
-use crate::looks::{self, Looks};
+use crate::looks::Looks;
 use crate::pair::Pair;
 use crate::plan::{Owners, Plan};
 use crate::registry::Registry;
@@ -322,7 +322,7 @@ impl Limiter {
             lanes: &lanes,
             buckets: &plan.buckets,
         };
-        let asked = looks::now();
+        let asked = Moment::now();
         // Which buckets are the caller's, only the registry knows: without it, none is asked.
         let reply = if known.registry_out {
             None
@@ -379,7 +379,7 @@ impl Limiter {
             lanes: &[lane],
             buckets: &[],
         };
-        let asked = looks::now();
+        let asked = Moment::now();
         match self.store.ask(&call, deadline).await {
             Ok(Reply::Behind(_)) => Err(Failure::Behind),
             Ok(Reply::Answers(_)) => {

@@ -1,22 +1,13 @@
 //! Looks at lanes that serve requests which touch no bucket.
 
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use limits::Lane;
 use limits::lane::LANES;
-use tokio::time::Instant;
+use limits::{Lane, Moment};
 
 /// For how long a look serves.
 const LOOK_LASTS: Duration = Duration::from_secs(1);
-
-/// A moment by both clocks: the one stands still in a frozen container, the other may be set.
-pub(crate) type Moment = (Instant, SystemTime);
-
-/// This moment.
-pub(crate) fn now() -> Moment {
-    (Instant::now(), SystemTime::now())
-}
 
 /// When each lane was last found not to be newer than a view.
 #[derive(Debug)]
@@ -38,12 +29,8 @@ impl Looks {
     /// Whether a lane was looked at under this view less than a second ago, by both clocks.
     pub(crate) fn serve(&self, lane: Lane, stamp: u64) -> bool {
         let looks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        looks[usize::from(lane.0)].is_some_and(|look| {
-            let (at, wall) = look.at;
-            look.stamp == stamp
-                && at.elapsed() < LOOK_LASTS
-                && wall.elapsed().is_ok_and(|since| since < LOOK_LASTS)
-        })
+        looks[usize::from(lane.0)]
+            .is_some_and(|look| look.stamp == stamp && look.at.elapsed() < LOOK_LASTS)
     }
 
     /// Remembers a look that was asked for `at` a moment.

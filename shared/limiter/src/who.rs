@@ -1,9 +1,9 @@
 //! Who is it, and who may ask about whom.
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use limits::Client;
+use limits::moment::unix_us;
 use limits::registry::{ClientStatus, MayAsk, Name, key_hash};
 use limits::rule::Tier;
 use limits_redis::Lookup;
@@ -176,12 +176,6 @@ pub(crate) fn unregistered(id: &str, tier: Option<Tier>) -> Client {
 
 /// Whether the key that stands for a client is one of the past.
 fn has_ended(client: &Client) -> bool {
-    client.expires_at.is_some_and(|end| end <= unix_seconds())
-}
-
-fn unix_seconds() -> i64 {
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    i64::try_from(now.as_secs()).unwrap_or(i64::MAX)
+    let now = i64::try_from(unix_us() / 1_000_000).unwrap_or(i64::MAX);
+    client.expires_at.is_some_and(|end| end <= now)
 }

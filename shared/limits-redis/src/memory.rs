@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use limits::Lane;
 use limits::counters::Counters;
+use limits::moment::unix_us;
 use limits::registry::{Client, Name};
 
 use crate::keys::hashed;
@@ -31,14 +31,6 @@ struct State {
     lanes: BTreeMap<Lane, LaneState>,
 }
 
-/// Microseconds since 1970. A clock before that is taken for that.
-fn now_us() -> u64 {
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    u64::try_from(now.as_micros()).unwrap_or(u64::MAX)
-}
-
 impl Memory {
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -53,7 +45,7 @@ impl Memory {
                 return Ok(Reply::Behind(epoch));
             }
         }
-        let answers = state.counters.ask(call.operation, call.buckets, now_us());
+        let answers = state.counters.ask(call.operation, call.buckets, unix_us());
         Ok(Reply::Answers(answers))
     }
 
@@ -132,7 +124,7 @@ impl Memory {
 
     pub(crate) fn put(&self, page: &Page) -> u64 {
         let mut state = self.state();
-        let stamp = (now_us() / 1000).max(state.stamp + 1).max(page.least);
+        let stamp = (unix_us() / 1000).max(state.stamp + 1).max(page.least);
         state.stamp = stamp;
         for (chunk, body) in &page.chunks {
             let there = state.chunks.get(chunk).map(|(_, version, _)| *version);

@@ -1,14 +1,18 @@
 //! Many buckets in this process, all or none: what the script does in Redis, plainly.
 
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use foldhash::HashMap;
+use lru::LruCache;
 
 use crate::algorithms::{Reading, State};
 use crate::bucket::{Bucket, BucketName};
 
 /// How long a bucket is kept beyond the moment when it is full, against clocks that differ.
 const MARGIN: Duration = Duration::from_secs(60);
+
+/// So many buckets are worth looking for what has expired.
+const MANY: usize = 1024;
 
 /// What a call does with its buckets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,11 +40,12 @@ pub fn admitted(buckets: &[Bucket<'_>], answers: &[Answer]) -> bool {
         .all(|(bucket, answer)| bucket.shadow || answer.room)
 }
 
-/// Buckets by name. Those that are full again are forgotten as the map grows.
-#[derive(Debug, Default)]
+/// Buckets by name, at most so many: the least recently asked go first.
+#[derive(Debug)]
 pub struct Counters {
-    buckets: HashMap<BucketName, Kept>,
-    sweep_at: usize,
+    most: NonZeroUsize,
+    // Without a bound of its own, for which it would set memory aside.
+    buckets: LruCache<BucketName, Kept>,
 }
 
 #[derive(Debug)]
@@ -49,7 +54,22 @@ struct Kept {
     expires_us: u64,
 }
 
+/// As many as a process may hold that counts for everyone.
+impl Default for Counters {
+    fn default() -> Self {
+        Self::holding(NonZeroUsize::MIN.saturating_add(999_999))
+    }
+}
+
 impl Counters {
+    /// Counters that hold at most so many buckets. One that is dropped before its time is full again.
+    pub fn holding(most: NonZeroUsize) -> Self {
+        Self {
+            most,
+            buckets: LruCache::unbounded(),
+        }
+    }
+
     /// Asks `buckets` at `now_us` (microseconds since 1970): an answer for each, in their order.
     pub fn ask(
         &mut self,
@@ -64,13 +84,7 @@ impl Counters {
         if operation == Operation::Take && admitted(buckets, &answers) {
             for (bucket, answer) in buckets.iter().zip(&mut answers) {
                 if answer.room {
-                    let now = bucket.quota.tick().at(now_us);
-                    let mut state = self.buckets.remove(&bucket.name).map(|kept| kept.state);
-                    let reading = &mut answer.reading;
-                    reading.take(&mut state, bucket.quota, bucket.cost, now);
-                    if let Some(state) = state {
-                        self.keep(bucket, state, now_us);
-                    }
+                    self.take(bucket, answer, now_us);
                 }
             }
         }
@@ -80,21 +94,19 @@ impl Counters {
     fn read(&mut self, operation: Operation, bucket: &Bucket<'_>, now_us: u64) -> Answer {
         let Bucket { quota, cost, .. } = *bucket;
         let now = quota.tick().at(now_us);
-        // What has expired is gone for good, whatever the clock does later.
-        let expired = |kept: &Kept| kept.expires_us <= now_us;
-        if self.buckets.get(&bucket.name).is_some_and(expired) {
-            self.buckets.remove(&bucket.name);
+        let mut kept = self.buckets.get_mut(&bucket.name);
+        if kept.as_ref().is_some_and(|kept| kept.expires_us <= now_us) {
+            // What has expired is gone for good, whatever the clock does later.
+            self.buckets.pop(&bucket.name);
+            kept = None;
         }
         if operation == Operation::Take
-            && let Some(mut kept) = self.buckets.remove(&bucket.name)
+            && let Some(kept) = &mut kept
+            && kept.state.mend(quota, now)
         {
-            if kept.state.mend(quota, now) {
-                self.keep(bucket, kept.state, now_us);
-            } else {
-                self.buckets.insert(bucket.name, kept);
-            }
+            kept.expires_us = expiry(bucket, &kept.state, now_us);
         }
-        let state = self.buckets.get(&bucket.name).map(|kept| &kept.state);
+        let state = kept.as_ref().map(|kept| &kept.state);
         let reading = Reading::at(state, quota, cost, now);
         Answer {
             room: reading.fits(quota, cost),
@@ -102,27 +114,34 @@ impl Counters {
         }
     }
 
-    fn keep(&mut self, bucket: &Bucket<'_>, state: State, now_us: u64) {
-        if self.buckets.len() >= self.sweep_at {
-            self.buckets.retain(|_, kept| kept.expires_us > now_us);
-            self.sweep_at = (2 * self.buckets.len()).max(1024);
+    fn take(&mut self, bucket: &Bucket<'_>, answer: &mut Answer, now_us: u64) {
+        let Bucket { quota, cost, .. } = *bucket;
+        let now = quota.tick().at(now_us);
+        let mut state = self.buckets.pop(&bucket.name).map(|kept| kept.state);
+        answer.reading.take(&mut state, quota, cost, now);
+        let Some(state) = state else {
+            return;
+        };
+        self.make_room(now_us);
+        let expires_us = expiry(bucket, &state, now_us);
+        self.buckets.put(bucket.name, Kept { state, expires_us });
+    }
+
+    /// Where there are many, drops what has expired of those that nobody has asked for longest, two for each that comes so that
+    /// there are ever fewer of them; and whatever comes first where there are too many.
+    fn make_room(&mut self, now_us: u64) {
+        for _ in 0..2 {
+            let oldest = self.buckets.peek_lru();
+            let expired = oldest.is_some_and(|(_, kept)| kept.expires_us <= now_us);
+            if (expired && self.buckets.len() >= MANY) || self.buckets.len() >= self.most.get() {
+                self.buckets.pop_lru();
+            }
         }
-        let now = bucket.quota.tick().at(now_us);
-        let reading = Reading::at(Some(&state), bucket.quota, bucket.cost, now);
-        let keep = reading.until_full(bucket.quota) + MARGIN;
-        let keep_us = u64::try_from(keep.as_micros()).unwrap_or(u64::MAX);
-        self.buckets.insert(
-            bucket.name,
-            Kept {
-                state,
-                expires_us: now_us.saturating_add(keep_us),
-            },
-        );
     }
 
     /// When a bucket is forgotten, in microseconds since 1970; none where it is not held.
     pub fn expires_us(&self, name: &BucketName) -> Option<u64> {
-        self.buckets.get(name).map(|kept| kept.expires_us)
+        self.buckets.peek(name).map(|kept| kept.expires_us)
     }
 
     /// How many buckets are held.
@@ -134,6 +153,14 @@ impl Counters {
     pub fn is_empty(&self) -> bool {
         self.buckets.is_empty()
     }
+}
+
+/// When a state no longer matters: when its bucket is full, and a margin later.
+fn expiry(bucket: &Bucket<'_>, state: &State, now_us: u64) -> u64 {
+    let now = bucket.quota.tick().at(now_us);
+    let reading = Reading::at(Some(state), bucket.quota, bucket.cost, now);
+    let keep = reading.until_full(bucket.quota) + MARGIN;
+    now_us.saturating_add(u64::try_from(keep.as_micros()).unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]
@@ -216,6 +243,38 @@ mod tests {
                 );
             }
         }
-        assert!(counters.len() <= 1024, "{}", counters.len());
+        assert!(counters.len() <= MANY, "{}", counters.len());
+    }
+
+    #[test]
+    fn the_bucket_that_nobody_has_asked_for_longest_goes_first() {
+        let quota = Quota::new(Algorithm::TokenBucket, 1, None, 3600).unwrap();
+        let mut counters = Counters::holding(NonZeroUsize::new(3).unwrap());
+        let mut room = |operation, id| {
+            let answers = counters.ask(operation, &[bucket(id, &quota, false)], 0);
+            assert!(counters.len() <= 3);
+            answers[0].room
+        };
+        for id in 1..=3 {
+            assert!(room(Operation::Take, id));
+        }
+        // To look is to ask, and so is to be denied.
+        assert!(!room(Operation::Look, 1) && !room(Operation::Take, 2));
+        assert!(room(Operation::Take, 4));
+        for id in [1, 2, 4] {
+            assert!(!room(Operation::Look, id), "{id}");
+        }
+        assert!(room(Operation::Look, 3));
+    }
+
+    #[test]
+    fn a_call_is_counted_in_all_of_its_buckets_though_there_is_no_room_for_them() {
+        let quota = Quota::new(Algorithm::TokenBucket, 1, None, 3600).unwrap();
+        let mut counters = Counters::holding(NonZeroUsize::MIN);
+        let both = [bucket(1, &quota, false), bucket(2, &quota, false)];
+        assert!(admitted(&both, &counters.ask(Operation::Take, &both, 0)));
+        let answers = counters.ask(Operation::Take, &both, 0);
+        assert_eq!((answers[0].room, answers[1].room), (true, false));
+        assert_eq!(counters.len(), 1);
     }
 }

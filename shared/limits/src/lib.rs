@@ -2,13 +2,15 @@
 //!
 //! No async, no I/O, no AWS: time, randomness and storage come in as arguments. Read in this order:
 //! [`pattern`] and [`path`] (what is called), [`rule`] (who may call it how often), [`rule_set`] (which rules apply),
-//! [`quota`] and [`algorithms`] (how a bucket counts), [`counters`] (many buckets, all or none, in this process).
+//! [`quota`] and [`algorithms`] (how a bucket counts), [`counters`] (many buckets, all or none, in this process). Only [`moment`] reads
+//! clocks, for those who pass their time in.
 
 pub mod algorithms;
 pub mod bucket;
 pub mod counters;
 pub mod fields;
 pub mod lane;
+pub mod moment;
 pub mod path;
 pub mod pattern;
 mod place;
@@ -23,6 +25,7 @@ mod words;
 pub use bucket::{Bucket, BucketName};
 pub use fields::{Fault, Fields};
 pub use lane::Lane;
+pub use moment::Moment;
 pub use path::Resource;
 pub use pattern::Pattern;
 pub use place::Place;

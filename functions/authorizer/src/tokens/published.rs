@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::Duration;
 
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper::body::Bytes;
@@ -12,6 +12,7 @@ use hyper_rustls::HttpsConnectorBuilder;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::{Connect, HttpConnector};
 use hyper_util::rt::TokioExecutor;
+use limits::Moment;
 use tokio::time::timeout;
 
 use super::keys::KeySet;
@@ -47,28 +48,6 @@ struct Seen {
     at: Option<Moment>,
     /// When a token last caused a look. The one at start does not count: the issuer may have been about to change.
     caused: Option<Moment>,
-}
-
-/// A moment by both clocks, since either may stand still or jump while a container is frozen.
-#[derive(Debug, Clone, Copy)]
-struct Moment {
-    at: Instant,
-    wall: SystemTime,
-}
-
-impl Moment {
-    fn now() -> Self {
-        Self {
-            at: Instant::now(),
-            wall: SystemTime::now(),
-        }
-    }
-
-    /// The time that has passed until `now`, by the clock that saw more of it.
-    fn until(self, now: Self) -> Duration {
-        let by_wall = now.wall.duration_since(self.wall).unwrap_or_default();
-        now.at.saturating_duration_since(self.at).max(by_wall)
-    }
 }
 
 /// Why there is no newer key set. Nothing of what was received is told: it is not ours.
@@ -268,12 +247,16 @@ mod tests {
         let (at, wall) = (start.at, start.wall);
         assert!(seen.due(Moment { at, ..hour }) && seen.due(Moment { wall, ..hour }));
         assert!(seen.old(hour) && !seen.old(later(start, Duration::from_secs(599))));
-        // The wall clock is set back: the other one goes on.
+        // The wall clock is set back: nobody knows how long it has been, and one look more costs little.
         let back = Moment {
             wall: start.wall - Duration::from_secs(86_400),
-            ..later(start, Duration::from_secs(60))
+            ..later(start, Duration::from_secs(1))
         };
-        assert!(seen.due(back));
+        assert!(seen.due(back) && seen.old(back));
+        seen.caused = Some(back);
+        assert!(!seen.due(later(back, Duration::from_secs(59))));
+        assert!(seen.due(later(back, Duration::from_secs(60))));
+        seen.caused = Some(start);
         seen.keys = None;
         assert!(!seen.due(later(start, Duration::from_secs(4))));
         assert!(seen.due(later(start, Duration::from_secs(5))));
