@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
 use aws::elasticache_token::ElastiCacheToken;
+use aws::rds_token::RdsToken;
 use aws::signer::Signer;
 use limits::settings::Settings;
 use serde_json::{Value, json};
@@ -13,17 +14,27 @@ use serde_json::{Value, json};
 const KEY: &str = "AKIDEXAMPLE";
 const SECRET: &str = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY";
 
-/// What botocore makes of the same: for ElastiCache by the request that AWS's documentation has signed.
+/// What botocore makes of the same: for RDS by its own call, for ElastiCache by the request that AWS's documentation has signed.
 const BOTOCORE: &str = r"
-import datetime, json, sys
+import datetime, functools, json, sys
 import botocore.auth, botocore.session
 from botocore.auth import SigV4QueryAuth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
+session = botocore.session.Session()
+
+@functools.cache
+def rds(key, secret, token, region):
+    session.set_credentials(key, secret, token)
+    return session.create_client('rds', region_name=region)
+
 def token(asked):
     now = datetime.datetime.fromtimestamp(asked['seconds'], datetime.timezone.utc).replace(tzinfo=None)
     botocore.auth.get_current_datetime = lambda *_, **__: now
+    if asked['service'] == 'rds':
+        client = rds(asked['key'], asked['secret'], asked['token'], asked['region'])
+        return client.generate_db_auth_token(asked['host'], asked['port'], asked['user'])
     credentials = Credentials(asked['key'], asked['secret'], asked['token'])
     params = {'Action': 'connect', 'User': asked['user']}
     if asked['serverless']:
@@ -144,4 +155,40 @@ fn the_token_for_a_cache_is_the_one_that_botocore_signs() {
     }
     assert!(minted[0].starts_with("weir-1/?Action=connect&User=weir&X-Amz-Algorithm="));
     same(&minted, &asked);
+}
+
+#[tokio::test]
+async fn the_token_for_a_database_is_the_one_that_botocore_signs() {
+    let mut asked = Vec::new();
+    let mut minted = Vec::new();
+    for case in cases() {
+        // The region of the endpoint counts where its name has one.
+        let inner = format!("weir.abc.{}.rds.amazonaws.com", case.region);
+        for (host, port, region) in [
+            (inner.as_str(), 5432, "ap-south-1"),
+            ("db.example.com", 6432, case.region),
+        ] {
+            let signer = signer(region, case.session);
+            let token = RdsToken::new(host, port, case.user, signer).unwrap();
+            let shown = format!("{token:?}");
+            assert!(
+                !shown.contains(SECRET) && !shown.contains("IQoJ"),
+                "{shown}"
+            );
+            minted.push(token.mint(at(case.seconds)).await.unwrap());
+            asked.push(json!({
+                "service": "rds", "key": KEY, "secret": SECRET, "token": case.session, "region": case.region,
+                "host": host, "port": port, "user": case.user, "seconds": case.seconds,
+            }));
+        }
+    }
+    same(&minted, &asked);
+}
+
+#[test]
+fn a_host_that_is_none_has_no_token() {
+    for host in ["", "/tmp", "a b", "h@x", "h/?x", "h:1", "::1"] {
+        let refused = RdsToken::new(host, 5432, "weir", signer("eu-west-1", None));
+        assert!(refused.is_err(), "{host}");
+    }
 }

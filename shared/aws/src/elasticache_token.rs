@@ -8,19 +8,12 @@ use aws_sigv4::http_request::{
     SignableBody, SignableRequest, SignatureLocation, SigningSettings, sign,
 };
 use aws_sigv4::sign::v4::SigningParams;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::utf8_percent_encode;
 
-use crate::signer::Signer;
+use crate::signer::{QUERY, Signer};
 
 /// For how long a token opens connections. A connection that it opened stays open for 12 hours.
 pub const VALIDITY: Duration = Duration::from_secs(900);
-
-/// What a signature expects to be escaped in a query.
-const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'_')
-    .remove(b'.')
-    .remove(b'~');
 
 /// The name of a cache: `NAME`, the id of a replication group, or `serverless:NAME`. It is not the address of an endpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -111,7 +104,7 @@ impl ElastiCacheToken {
     }
 
     fn uri(&self) -> String {
-        let user = utf8_percent_encode(&self.user, ESCAPED);
+        let user = utf8_percent_encode(&self.user, QUERY);
         let mut uri = format!("http://{}/?Action=connect&User={user}", self.cache.name);
         if self.cache.serverless {
             uri.push_str("&ResourceType=ServerlessCache");

@@ -6,7 +6,9 @@ pub mod elasticache_token;
 pub mod lenient;
 #[cfg(feature = "logs")]
 pub mod logs;
-#[cfg(feature = "redis-token")]
+#[cfg(feature = "rds-token")]
+pub mod rds_token;
+#[cfg(any(feature = "rds-token", feature = "redis-token"))]
 pub mod signer;
 #[cfg(feature = "sns")]
 pub mod sns;

@@ -2,6 +2,14 @@
 
 use aws_credential_types::Credentials;
 use limits::settings::Settings;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC};
+
+/// What a signature expects to be escaped in a query.
+pub(crate) const QUERY: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b'.')
+    .remove(b'~');
 
 /// The credentials of a function's role and the region that it runs in. An environment of Lambda ends before they do, so they
 /// are read once.
