@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use limits::Draft;
-use limits::rule::Algorithm;
+use limits::rule::{Algorithm, Per};
 use limits_postgres::Database;
 use local::servers::{End, Postgres};
 use serde_json::{Value, json};
@@ -72,7 +72,9 @@ async fn a_row_that_the_constructor_would_refuse_cannot_be_stored() {
         "rules SET tier = 'gold'",
         "rules SET per = 'galaxy'",
         "rules SET \"override\" = NULL",
-        "rules SET split = 2",
+        "rules SET split = 0, per = 'all'",
+        "rules SET split = 65, per = 'all', \"limit\" = 100",
+        "rules SET split = NULL",
         "rules SET algorithm = 'guess'",
         "rules SET \"limit\" = -1",
         "rules SET \"limit\" = 1000000001",
@@ -156,6 +158,48 @@ async fn the_constraints_and_the_constructor_draw_the_same_line_for_every_algori
                         .is_ok();
                     assert_eq!(made, stored, "{algorithm} {limit}/{window} {burst:?}");
                     lines[usize::from(made)] += 1;
+                }
+            }
+        }
+    }
+    assert!(lines.iter().all(|met| *met > 100), "{lines:?}");
+}
+
+#[tokio::test]
+async fn the_constraints_and_the_constructor_draw_the_same_line_for_every_split() {
+    let url = stores::database().await;
+    let control = Control::at(&url);
+    control.rule(rule("/a")).await;
+    let psql = psql(&url).await;
+    let mut lines = [0, 0];
+    for per in Per::ALL {
+        for algorithm in Algorithm::ALL {
+            for limit in [None, Some(0), Some(1), Some(3), Some(64)] {
+                for burst in [None, Some(1), Some(2), Some(64)] {
+                    for split in [-1_i64, 0, 1, 2, 3, 4, 64, 65] {
+                        // No draft has it, and no row.
+                        let made = u64::try_from(split).is_ok_and(|split| {
+                            let draft = Draft {
+                                per: *per,
+                                split,
+                                algorithm: *algorithm,
+                                burst: burst.map(i64::unsigned_abs),
+                                ..Draft::new("/a", limit.map(i64::unsigned_abs), 60)
+                            };
+                            limits::Rule::new(Uuid::nil(), draft).is_ok()
+                        });
+                        let change = "UPDATE rules SET per = $1, algorithm = $2, \"limit\" = $3, burst = $4, split = $5";
+                        let stored = psql
+                            .execute(
+                                change,
+                                &[&per.as_str(), &algorithm.as_str(), &limit, &burst, &split],
+                            )
+                            .await
+                            .is_ok();
+                        let rule = format!("{per} {algorithm} {limit:?} {burst:?} / {split}");
+                        assert_eq!(made, stored, "{rule}");
+                        lines[usize::from(made)] += 1;
+                    }
                 }
             }
         }

@@ -140,6 +140,78 @@ async fn every_fault_is_told_at_once_and_nothing_is_written() {
 }
 
 #[tokio::test]
+async fn what_all_share_is_spread_over_as_many_shares_as_there_are_parts() {
+    for control in Control::both().await {
+        let shared = |split: Value| json!({"resource": "/hot", "per": "all", "limit": 64, "time_window": 1, "split": split});
+        let id = control.rule(shared(json!(64))).await;
+        let at = format!("/ratelimit/rules/{id}");
+        let read = control.get(&at).await.body;
+        assert_eq!(read["split"], 64, "{}", control.store);
+        let again = control.put(&at, read).await;
+        assert_eq!((again.status, &again.body["split"]), (200, &json!(64)));
+        let simply = control.put(&at, shared(json!(null))).await;
+        assert_eq!((simply.status, &simply.body["split"]), (200, &json!(1)));
+        let revision = control.database.head().await.unwrap().revision;
+        for (field, value, right) in [
+            ("split", json!(65), "must be an integer from 1 to 64"),
+            ("split", json!(0), "must be an integer from 1 to 64"),
+            ("split", json!("2"), "must be an integer from 1 to 64"),
+            (
+                "per",
+                json!("client"),
+                "must be 1: only what all share is spread, and `per` is client",
+            ),
+            (
+                "limit",
+                json!(63),
+                "must be at most the limit, 63: each share has a part of it",
+            ),
+            (
+                "burst",
+                json!(63),
+                "must be at most the burst, 63: each share has a part of it",
+            ),
+            (
+                "limit",
+                json!(0),
+                "must be 1: a block (`limit` is 0) counts nothing",
+            ),
+            (
+                "limit",
+                json!(null),
+                "must be 1: an exemption (`limit` is null) counts nothing",
+            ),
+        ] {
+            let mut bad = shared(json!(64));
+            bad[field] = value;
+            let batch = json!({"upsert": [bad]});
+            let refused = control.put(&at, bad).await;
+            let told = json!([{"field": "split", "detail": right}]);
+            assert_eq!(refused.is_problem(400).body["errors"], told);
+            let refused = control.post("/ratelimit/rules:batch", batch).await;
+            assert_eq!(refused.is_problem(400).fields(), ["upsert[0].split"]);
+        }
+        // What is wrong elsewhere does not make it wrong, nor hide that it is.
+        for (field, value, fields) in [
+            ("limit", json!("many"), vec!["limit"]),
+            ("per", json!("galaxy"), vec!["per"]),
+            ("burst", json!(-1), vec!["burst"]),
+            ("description", json!(7), vec!["description"]),
+        ] {
+            let mut bad = shared(json!(64));
+            bad[field] = value;
+            let refused = control.put(&at, bad.clone()).await;
+            assert_eq!(refused.is_problem(400).fields(), fields);
+            bad["split"] = json!(65);
+            let refused = control.put(&at, bad).await;
+            let told: BTreeSet<&str> = refused.is_problem(400).fields().into_iter().collect();
+            assert_eq!(told, [field, "split"].into());
+        }
+        assert_eq!(control.database.head().await.unwrap().revision, revision);
+    }
+}
+
+#[tokio::test]
 async fn a_second_rule_in_a_place_is_a_conflict_in_whatever_spelling() {
     for control in Control::both().await {
         let first = control.rule(simple("GET /a/{id}")).await;

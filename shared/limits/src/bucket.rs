@@ -5,9 +5,11 @@ use std::net::IpAddr;
 use crate::lane::Lane;
 use crate::quota::Quota;
 use crate::rule::Rule;
+use crate::shares;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
+use uuid::Uuid;
 
 /// Changes whenever the meaning of the kept state does, so that two versions of the code never share a bucket.
 const FORMAT: u8 = 1;
@@ -29,6 +31,15 @@ pub enum Owner<'a> {
     Address(IpAddr),
     /// Everyone.
     All,
+    /// Everyone, of a rule that is spread: whoever comes by one of its shares.
+    Share {
+        /// The rule's id.
+        rule: Uuid,
+        /// The share's number, from 0.
+        number: u64,
+        /// How many shares there are: another number of them starts fresh.
+        split: u64,
+    },
     /// One service as it calls one other.
     Pair {
         /// The id of the one that calls.
@@ -47,6 +58,11 @@ impl Owner<'_> {
             Owner::Client { id, .. } | Owner::Pair { source: id, .. } => Lane::of(id),
             Owner::Address(address) => Lane::of(&network(*address).to_string()),
             Owner::All => Lane::SHARED,
+            Owner::Share {
+                rule,
+                number,
+                split,
+            } => shares::lane(*rule, *number, *split),
         }
     }
 }
@@ -75,7 +91,7 @@ pub struct BucketName([u8; NAME_LENGTH]);
 
 impl BucketName {
     /// The bucket of a rule (none: the default limit) for an owner. A change of algorithm, window or `per` names another bucket, and
-    /// so does a reset; a change of limit or burst does not.
+    /// so does a reset; a change of limit or burst does not. The shares of a rule are named by their number and how many there are.
     pub fn new(rule: Option<&Rule>, owner: &Owner<'_>, quota: &Quota) -> Self {
         let mut hash = Sha256::new();
         hash.update([FORMAT]);
@@ -124,6 +140,12 @@ impl BucketName {
                 hash.update(source);
                 hash.update(destination);
             }
+            Owner::Share { number, split, .. } => {
+                // The rule stands in the hash already.
+                hash.update([5]);
+                hash.update(number.to_le_bytes());
+                hash.update(split.to_le_bytes());
+            }
         }
         let mut text = [0; 43];
         let _ = URL_SAFE_NO_PAD.encode_slice(hash.finalize(), &mut text);
@@ -158,7 +180,6 @@ pub struct Bucket<'a> {
 mod tests {
     use super::*;
     use crate::rule::{Algorithm, Draft, Per};
-    use uuid::Uuid;
 
     fn quota(limit: u64, window: u64) -> Quota {
         Quota::new(Algorithm::TokenBucket, limit, None, window).unwrap()
@@ -200,10 +221,30 @@ mod tests {
             BucketName::new(rule, &address, &quota(5, 60)),
             BucketName::new(rule, &Owner::All, &quota(5, 60)),
             BucketName::new(rule, &pair("a", 0, "b"), &quota(5, 60)),
+            BucketName::new(rule, &share(0, 2), &quota(5, 60)),
         ] {
             assert_ne!(name, another);
         }
         assert_eq!(name.as_str().len(), NAME_LENGTH);
+    }
+
+    fn share(number: u64, split: u64) -> Owner<'static> {
+        Owner::Share {
+            rule: Uuid::from_u128(1),
+            number,
+            split,
+        }
+    }
+
+    #[test]
+    fn a_share_is_no_other_share_and_one_among_so_many() {
+        let rule = rule(1);
+        let name = |owner: &Owner<'_>| BucketName::new(Some(&rule), owner, &quota(5, 60));
+        let own = name(&share(0, 2));
+        for other in [share(1, 2), share(0, 3), share(2, 0), Owner::All] {
+            assert_ne!(own, name(&other), "{other:?}");
+        }
+        assert_ne!(share(0, 2).lane(), share(1, 2).lane());
     }
 
     fn pair<'a>(source: &'a str, generation: u64, destination: &'a str) -> Owner<'a> {

@@ -19,6 +19,7 @@ pub mod registry;
 pub mod rule;
 pub mod rule_set;
 pub mod settings;
+mod shares;
 mod whole;
 mod words;
 

@@ -102,14 +102,10 @@ impl Quota {
         window_seconds: u64,
     ) -> Result<Self, Fault> {
         Self::check_burst(algorithm, burst)?;
-        let usual = match algorithm {
-            Algorithm::LeakyBucket => 1,
-            _ => limit,
-        };
         let quota = Self {
             algorithm,
             limit,
-            burst: burst.unwrap_or(usual),
+            burst: Self::burst_or_usual(algorithm, limit, burst),
             window_seconds,
         };
         let at_most = |field: &str, number: u64, most: u64, why: &str| {
@@ -148,6 +144,26 @@ impl Quota {
                     Err(Fault::new("burst", detail))
                 }
             },
+        }
+    }
+
+    /// What a bucket of so many requests a window holds; of the window algorithms the limit.
+    pub(crate) fn burst_or_usual(algorithm: Algorithm, limit: u64, burst: Option<u64>) -> u64 {
+        match algorithm {
+            Algorithm::TokenBucket => burst.unwrap_or(limit),
+            Algorithm::LeakyBucket => burst.unwrap_or(1),
+            Algorithm::FixedWindow | Algorithm::SlidingWindow | Algorithm::SlidingLog => limit,
+        }
+    }
+
+    /// The part of that number, from 0, where it is divided among `split`. What can be counted exactly as a whole can be in parts,
+    /// since none of their numbers is greater.
+    pub(crate) fn part(&self, number: u64, split: u64) -> Self {
+        let of = |whole: u64| whole / split + u64::from(number < whole % split);
+        Self {
+            limit: of(self.limit),
+            burst: of(self.burst),
+            ..self.clone()
         }
     }
 

@@ -8,6 +8,7 @@ use crate::fields::{Fault, Fields};
 use crate::pattern::Pattern;
 use crate::quota::Quota;
 use crate::registry::check_client_id;
+use crate::shares;
 pub use crate::words::{Algorithm, OnFailure, Per, Status, Tier};
 
 /// The largest `limit` and `burst`.
@@ -39,7 +40,7 @@ pub struct Draft {
     /// Whether broader rules of the same `per` step aside where this one applies.
     #[serde(default, rename = "override")]
     pub overrides: bool,
-    /// In how many buckets the rule is spread.
+    /// Over how many buckets the rule is spread. Another number starts fresh.
     #[serde(default = "default::split")]
     pub split: u64,
     /// How its buckets count.
@@ -130,7 +131,9 @@ impl Draft {
         let tier = fields.choice("tier");
         let per = fields.choice("per").unwrap_or_else(default::per);
         let overrides = fields.boolean("override").unwrap_or_default();
-        let split = fields.integer("split", 1, MOST_SHARES).unwrap_or(1);
+        let split = fields
+            .unbounded("split", 1, MOST_SHARES)
+            .unwrap_or_else(default::split);
         let algorithm = fields
             .choice("algorithm")
             .unwrap_or_else(default::algorithm);
@@ -176,6 +179,8 @@ pub struct Rule {
     generation: u64,
     pattern: Pattern,
     quota: Option<Quota>,
+    /// None where it is not spread.
+    shares: Box<[Quota]>,
 }
 
 impl Rule {
@@ -221,11 +226,8 @@ impl Rule {
                 format!("must be an integer from 1 to {MOST}, or null"),
             );
         }
-        if draft.split != 1 {
-            fault(
-                "split",
-                "must be 1: spreading a rule is not supported".to_owned(),
-            );
+        if let Err(detail) = shares::check(&draft) {
+            fault("split", detail);
         }
         if draft.description.len() > LONGEST_DESCRIPTION || draft.description.contains('\u{0}') {
             fault(
@@ -246,6 +248,10 @@ impl Rule {
         match pattern {
             Ok(pattern) if faults.is_empty() => Ok(Self {
                 id,
+                shares: match &quota {
+                    Some(quota) if draft.split > 1 => shares::of(quota, draft.split),
+                    _ => Box::default(),
+                },
                 draft,
                 generation: 0,
                 pattern,
@@ -268,6 +274,7 @@ impl Rule {
             generation: 0,
             pattern,
             quota: None,
+            shares: Box::default(),
         })
     }
 
@@ -298,9 +305,26 @@ impl Rule {
         &self.pattern
     }
 
-    /// How it counts; none where it does not: an exemption, a block, or a stand-in for a rule that is not understood.
+    /// How it counts as a whole; none where it does not: an exemption, a block, or a stand-in for a rule that is not understood.
     pub fn quota(&self) -> Option<&Quota> {
         self.quota.as_ref()
+    }
+
+    /// How each of its buckets counts, none holding less than the last: the shares of a rule that is spread, of any other the
+    /// whole. Empty where it does not count.
+    pub fn shares(&self) -> &[Quota] {
+        if self.shares.is_empty() {
+            self.quota.as_slice()
+        } else {
+            &self.shares
+        }
+    }
+
+    /// Whether a call of so many tokens is more than it ever has room for: more than the smallest share holds, so that it does not
+    /// depend on which is asked.
+    pub fn never_fits(&self, tokens: u64) -> bool {
+        let smallest = self.shares().last();
+        smallest.is_some_and(|quota| quota.cost(tokens).is_none())
     }
 
     /// Whether it only stands in for a rule that is not understood.
@@ -363,7 +387,7 @@ mod tests {
             ]
         );
         let told = faults(json!({
-            "resource": 7, "per": "galaxy", "override": "yes", "split": 65, "algorithm": "guess", "limit": -1, "time_window": 1.5,
+            "resource": 7, "per": "galaxy", "override": "yes", "split": "two", "algorithm": "guess", "limit": -1, "time_window": 1.5,
             "on_failure": "panic", "status": "on", "colour": "red",
         }));
         for field in [
@@ -444,9 +468,86 @@ mod tests {
     }
 
     #[test]
-    fn spreading_a_rule_is_refused() {
-        let split =
-            json!({"resource": "/x", "limit": 9, "time_window": 60, "per": "all", "split": 2});
-        assert_eq!(faults(split), ["split"]);
+    fn only_what_all_share_is_spread_and_each_share_has_a_part() {
+        let told = |split: u64, more: Value| {
+            let mut body = json!({
+                "resource": "/x", "limit": 9, "time_window": 60, "per": "all", "split": split,
+            });
+            for (name, value) in more.as_object().unwrap() {
+                body[name] = value.clone();
+            }
+            let mut fields = Fields::of(&body).unwrap();
+            let draft = Draft::read(&mut fields);
+            let rule = Rule::new(Uuid::nil(), draft.unwrap());
+            let told: Vec<String> = rule
+                .err()
+                .into_iter()
+                .flatten()
+                .map(|fault| format!("{} {}", fault.field, fault.detail))
+                .collect();
+            told.join("; ")
+        };
+        for (split, more) in [
+            (1, json!({"per": "client"})),
+            (1, json!({"limit": 0})),
+            (1, json!({"limit": null})),
+            (1, json!({"algorithm": "leaky_bucket"})),
+            (9, json!({})),
+            (64, json!({"limit": 64})),
+            (9, json!({"burst": 9})),
+            (9, json!({"algorithm": "leaky_bucket", "burst": 20})),
+            (9, json!({"algorithm": "sliding_log"})),
+        ] {
+            assert_eq!(told(split, more.clone()), "", "{split} {more}");
+        }
+        let each = "each share has a part of it";
+        for (split, more, right) in [
+            (0, json!({}), "an integer from 1 to 64"),
+            (65, json!({"limit": 100}), "an integer from 1 to 64"),
+            (
+                2,
+                json!({"per": "client"}),
+                "1: only what all share is spread, and `per` is client",
+            ),
+            (
+                2,
+                json!({"per": "ip"}),
+                "1: only what all share is spread, and `per` is ip",
+            ),
+            (
+                2,
+                json!({"limit": 0}),
+                "1: a block (`limit` is 0) counts nothing",
+            ),
+            (
+                2,
+                json!({"limit": null}),
+                "1: an exemption (`limit` is null) counts nothing",
+            ),
+            (10, json!({}), &format!("at most the limit, 9: {each}")),
+            (
+                9,
+                json!({"burst": 8}),
+                &format!("at most the burst, 8: {each}"),
+            ),
+            (
+                2,
+                json!({"algorithm": "leaky_bucket"}),
+                &format!("at most the burst, 1: {each}"),
+            ),
+            (
+                10,
+                json!({"algorithm": "fixed_window"}),
+                &format!("at most the limit, 9: {each}"),
+            ),
+        ] {
+            assert_eq!(told(split, more), format!("split must be {right}"));
+        }
+        // Nothing is said of what does not follow.
+        let two = json!({"burst": 0});
+        assert_eq!(
+            told(2, two),
+            "burst must be an integer from 1 to 1000000000, or null"
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! The shapes of rules.
 
 use http_events::openapi::{Shape, reference};
-use limits::rule::{Algorithm, LONGEST_WINDOW, MOST, OnFailure, Per, Status, Tier};
+use limits::rule::{Algorithm, LONGEST_WINDOW, MOST, MOST_SHARES, OnFailure, Per, Status, Tier};
 use limits_postgres::record::Action;
 use serde_json::{Value, json};
 
@@ -38,6 +38,10 @@ fn time_window() -> Shape {
     Shape::integer(1, LONGEST_WINDOW).meaning("Seconds.")
 }
 
+const SPLIT: &str = "Over how many buckets a rule that all share is spread, where one is too hot: at most `limit`, and at most \
+    `burst`. Each has its part of both, so that no more than the limit is ever admitted, but perhaps less; no call may cost more \
+    than one share holds. Another number starts fresh.";
+
 fn draft() -> Shape {
     let wanted = "`[METHOD ]pattern`: `*` is one segment, `**` at the end any rest, `*` alone everything. Or a service's name.";
     let draft = Shape::object()
@@ -73,10 +77,10 @@ fn draft() -> Shape {
         )
         .field(
             "split",
-            Shape::integer(1, 1)
+            Shape::integer(1, MOST_SHARES)
                 .or_null()
                 .by_default(1)
-                .meaning("Always 1: spreading a rule is not supported."),
+                .meaning(SPLIT),
         )
         .field(
             "algorithm",
@@ -124,7 +128,7 @@ fn shown() -> Shape {
         .required("tier", Shape::words(Tier::ALL).or_null())
         .required("per", Shape::words(Per::ALL))
         .required("override", Shape::boolean())
-        .required("split", Shape::integer(1, 1))
+        .required("split", Shape::integer(1, MOST_SHARES))
         .required("algorithm", Shape::words(Algorithm::ALL))
         .required("limit", limit())
         .required("time_window", time_window())

@@ -7,7 +7,7 @@ use limiter::explain::{BucketNow, Explained};
 use limiter::{Decision, Explanation, Reason, Reply, Verdict};
 use limits::Client;
 use limits::registry::ClientStatus;
-use limits::rule::{Algorithm, Per, Rule, Status, Tier};
+use limits::rule::{Algorithm, MOST_SHARES, Per, Rule, Status, Tier};
 use limits::rule_set::Fate;
 use serde::Serialize;
 use time::OffsetDateTime;
@@ -44,6 +44,7 @@ struct RuleTold {
     per: Per,
     #[serde(rename = "override")]
     overrides: bool,
+    split: u64,
     algorithm: Algorithm,
     limit: Option<u64>,
     time_window: u64,
@@ -116,6 +117,7 @@ impl RuleTold {
             tier: draft.tier,
             per: draft.per,
             overrides: draft.overrides,
+            split: draft.split,
             algorithm: draft.algorithm,
             limit: draft.limit,
             time_window: draft.time_window,
@@ -282,6 +284,7 @@ pub(super) fn shape() -> Shape {
         .required("tier", tier())
         .required("per", Shape::words(&pers))
         .required("override", Shape::boolean())
+        .required("split", Shape::integer(1, MOST_SHARES))
         .required("algorithm", Shape::words(&algorithms))
         .required("limit", number())
         .required("time_window", Shape::count())
