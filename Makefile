@@ -5,7 +5,7 @@
 help:
 	@grep -E '^[a-z]+:.*#' $(MAKEFILE_LIST) | sed 's/:.*#/\t/'
 
-setup: # install what the tests start and use: Redis, Postgres, the tools in .tools
+setup: # install what the tests start and use: Redis, Postgres, PgBouncer, the tools in .tools
 	@scripts/install-servers
 	@scripts/install-tools
 

@@ -1,9 +1,11 @@
-//! Private servers: a Redis and a Postgres of one's own, on a free port, in a temporary folder.
+//! Private servers: a Redis, a Postgres, a PgBouncer of one's own, on a free port, in a temporary folder.
 //!
 //! Nothing here talks to a server that happens to be running. Each server ends when its value is dropped, and also when
 //! the process that started it dies in whatever way.
 
 mod child;
+mod owner;
+mod pgbouncer;
 mod postgres;
 mod redis;
 
@@ -17,8 +19,9 @@ use std::{
 };
 
 pub use child::{Child, End};
+pub use pgbouncer::PgBouncer;
 pub use postgres::Postgres;
-pub use redis::Redis;
+pub use redis::{Certificate, Redis, Role, Setup, User, Watched};
 
 /// How long a server may take to answer after its start.
 const START_DEADLINE: Duration = Duration::from_secs(30);
@@ -81,7 +84,7 @@ fn nanoseconds() -> u32 {
 
 /// A port that nothing listens on. Below the range from which systems give outgoing connections theirs, so that a
 /// server that is stopped finds its port free when it comes back.
-fn free_port() -> Result<u16, ServerError> {
+pub fn free_port() -> Result<u16, ServerError> {
     const LOWEST: u32 = 15_000;
     const COUNT: u32 = 15_000;
     static NEXT: AtomicU32 = AtomicU32::new(0);

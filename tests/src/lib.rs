@@ -5,15 +5,23 @@
 pub mod answer;
 mod binaries;
 mod bridge;
+pub mod certificates;
+pub mod console;
 mod container;
 pub mod issuer;
+mod line;
 mod operator;
+mod redis_cluster;
 mod region;
 mod runtime_api;
+mod sentinels;
 pub mod stores;
 
 pub use binaries::Function;
 pub use bridge::Bridge;
 pub use container::{Container, FunctionError};
+pub use line::Line;
 pub use operator::Operator;
+pub use redis_cluster::{Moving, RedisCluster};
 pub use region::{Region, subscriber};
+pub use sentinels::Sentinels;

@@ -10,7 +10,7 @@ use std::{
 
 use super::{
     Child, End, LOOPBACK, ServerError, child::signal_to, find_program, free_port, machine,
-    temporary_folder, wait_until_ready,
+    owner::Owner, temporary_folder, wait_until_ready,
 };
 
 const PROGRAM: &str = "postgres";
@@ -67,6 +67,16 @@ impl Postgres {
         self.port
     }
 
+    /// Its only user, who may do everything.
+    pub fn user(&self) -> &str {
+        USER
+    }
+
+    /// The user's password.
+    pub fn password(&self) -> &str {
+        &self.password
+    }
+
     /// Ends it in whatever way; its port and its data stay.
     pub fn stop(&mut self, end: End) {
         if let Some(mut child) = self.child.take() {
@@ -113,7 +123,7 @@ impl Postgres {
     fn make_cluster(&self) -> Result<(), ServerError> {
         let secret = self.folder.join("password");
         fs::write(&secret, &self.password).map_err(machine("writing the password"))?;
-        let owner = owner()?;
+        let owner = Owner::find()?;
         if let Some(owner) = &owner {
             for path in [&self.folder, &secret] {
                 chown(path, Some(owner.user), Some(owner.group))
@@ -124,15 +134,9 @@ impl Postgres {
         fs::set_permissions(&self.folder, fs::Permissions::from_mode(0o700))
             .map_err(machine("closing the folder"))?;
         let initdb = self.programs.join("initdb");
-        let mut command = match &owner {
-            Some(owner) => {
-                let mut command = Command::new("setpriv");
-                command.args(owner.arguments()).arg(&initdb);
-                command
-            }
-            None => Command::new(&initdb),
-        };
-        let output = command
+        let (program, arguments) = Owner::runs(owner.as_ref(), &initdb);
+        let output = Command::new(program)
+            .args(arguments)
             .args(["--username", USER, "--auth", "password"])
             .args(["--encoding", "UTF8", "--locale", "C", "--no-sync"])
             .arg("--pwfile")
@@ -155,20 +159,15 @@ impl Postgres {
     }
 
     fn launch(&mut self) -> Result<(), ServerError> {
-        let postgres = self.programs.join(PROGRAM).display().to_string();
+        let postgres = self.programs.join(PROGRAM);
         let cluster = self.cluster().display().to_string();
         let port = self.port.to_string();
-        let mut words = Vec::new();
-        if let Some(owner) = owner()? {
-            words.push("setpriv".to_owned());
-            words.extend(owner.arguments());
-        }
-        words.extend([postgres, "-D".to_owned(), cluster, "-p".to_owned(), port]);
+        let (program, mut arguments) = Owner::runs(Owner::find()?.as_ref(), &postgres);
+        arguments.extend(["-D".to_owned(), cluster, "-p".to_owned(), port]);
         for setting in SETTINGS {
-            words.extend(["-c".to_owned(), (*setting).to_owned()]);
+            arguments.extend(["-c".to_owned(), (*setting).to_owned()]);
         }
-        let program = PathBuf::from(words.remove(0));
-        let mut child = Child::start(&self.folder, End::Quit, &program, words, [])?;
+        let mut child = Child::start(&self.folder, End::Quit, &program, arguments, [])?;
         let status = self.cluster().join("postmaster.pid");
         let pid = child.pid();
         wait_until_ready(PROGRAM, &mut child, || accepts(&status, pid))?;
@@ -211,46 +210,6 @@ fn debian_folders() -> Vec<PathBuf> {
     versions.sort_unstable();
     let folders = versions.into_iter().rev();
     folders.map(|(_, folder)| folder.join("bin")).collect()
-}
-
-/// Who Postgres runs as when we are root, which it refuses to be.
-struct Owner {
-    user: u32,
-    group: u32,
-}
-
-impl Owner {
-    fn arguments(&self) -> Vec<String> {
-        vec![
-            format!("--reuid={}", self.user),
-            format!("--regid={}", self.group),
-            "--clear-groups".to_owned(),
-        ]
-    }
-}
-
-fn owner() -> Result<Option<Owner>, ServerError> {
-    if id(&["-u"])? != 0 {
-        return Ok(None);
-    }
-    Ok(Some(Owner {
-        user: id(&["-u", "postgres"])?,
-        group: id(&["-g", "postgres"])?,
-    }))
-}
-
-fn id(arguments: &[&str]) -> Result<u32, ServerError> {
-    let doing = || machine(format!("id {}", arguments.join(" ")));
-    let output = Command::new("id")
-        .args(arguments)
-        .output()
-        .map_err(doing())?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    text.trim().parse().map_err(|_| {
-        doing()(std::io::Error::other(
-            String::from_utf8_lossy(&output.stderr).into_owned(),
-        ))
-    })
 }
 
 /// 128 random bits: other users of the machine can reach the loopback too.
