@@ -149,6 +149,15 @@ impl Container {
         self.child.lock().unwrap().ended().is_none()
     }
 
+    /// How much memory the process holds, in KiB.
+    pub fn resident_kib(&self) -> u64 {
+        let pid = self.child.lock().unwrap().pid();
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib = line.and_then(|line| line.split_whitespace().next());
+        kib.unwrap().parse().unwrap()
+    }
+
     /// All that the function has written to its log so far.
     pub fn logs(&self) -> String {
         self.child.lock().unwrap().log()

@@ -21,6 +21,7 @@ mod identity;
 mod known_answers;
 mod lines;
 mod openapi;
+mod outages;
 mod pairs;
 mod published_keys;
 mod publishing;

@@ -610,6 +610,7 @@ async fn while_redis_is_out_services_that_are_known_are_let_pass_unless_their_ru
     let variables = [
         ("REDIS_TIMEOUT_MS", "100"),
         ("RULES_LOAD_TIMEOUT_MS", "100"),
+        ("RUST_LOG", "info,limiter=debug"),
     ];
     let check = operator.container(Function::Check, &variables).await;
     for source in ["billing", "payments"] {

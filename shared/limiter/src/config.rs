@@ -15,6 +15,8 @@ pub struct Config {
     pub redis_timeout: Duration,
     /// `RULES_LOAD_TIMEOUT_MS`: loading rules at start, and catching up.
     pub load_timeout: Duration,
+    /// `FALLBACK_PERCENT`: the share of a limit, 1 to 100, that a container grants by itself while Redis is out.
+    pub fallback_percent: u64,
 }
 
 impl Config {
@@ -23,10 +25,12 @@ impl Config {
         let default_limit = limit(settings, "DEFAULT_LIMIT", 100, 60);
         let redis_ms = settings.integer("REDIS_TIMEOUT_MS", 50, 1, 10_000);
         let load_ms = settings.integer("RULES_LOAD_TIMEOUT_MS", 2000, 1, 60_000);
+        let fallback_percent = settings.integer("FALLBACK_PERCENT", 10, 1, 100);
         Some(Self {
             default_limit: default_limit?,
             redis_timeout: Duration::from_millis(redis_ms?),
             load_timeout: Duration::from_millis(load_ms?),
+            fallback_percent: fallback_percent?,
         })
     }
 }
@@ -84,6 +88,7 @@ mod tests {
         assert_eq!((quota.limit(), quota.window_seconds()), (100, 60));
         assert_eq!(config.redis_timeout, Duration::from_millis(50));
         assert_eq!(config.load_timeout, Duration::from_secs(2));
+        assert_eq!(config.fallback_percent, 10);
         assert!(
             read(&[("DEFAULT_LIMIT", "unlimited")])
                 .unwrap()
@@ -105,6 +110,10 @@ mod tests {
         ] {
             let told = read(&[("DEFAULT_LIMIT", limit), ("REDIS_TIMEOUT_MS", "0")]).unwrap_err();
             assert!(told.contains("DEFAULT_LIMIT must") && told.contains("REDIS_TIMEOUT_MS must"));
+        }
+        for percent in ["0", "101", "10%", "2.5"] {
+            let told = read(&[("FALLBACK_PERCENT", percent)]).unwrap_err();
+            assert!(told.contains("FALLBACK_PERCENT must"), "{told}");
         }
     }
 }

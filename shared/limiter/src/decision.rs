@@ -49,6 +49,8 @@ pub enum Reason {
     Blocked,
     /// Denied: the cost would not fit even a full bucket.
     CostExceedsCapacity,
+    /// Denied: Redis is out, and what this container grants by itself meanwhile is used up, or less than the cost.
+    StoreUnavailable,
     /// Allowed: a rule lets it through uncounted.
     Exempt,
     /// Allowed: no rule fits.
@@ -59,10 +61,11 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Reason; 6] = [
+    pub const ALL: [Reason; 7] = [
         Reason::Limit,
         Reason::Blocked,
         Reason::CostExceedsCapacity,
+        Reason::StoreUnavailable,
         Reason::Exempt,
         Reason::Default,
         Reason::Rule,
@@ -74,6 +77,7 @@ impl Reason {
             Reason::Limit => "limit",
             Reason::Blocked => "blocked",
             Reason::CostExceedsCapacity => "cost_exceeds_capacity",
+            Reason::StoreUnavailable => "store_unavailable",
             Reason::Exempt => "exempt",
             Reason::Default => "default",
             Reason::Rule => "rule",

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use crate::config::Config;
 use crate::decision::{Refusal, Verdict};
 use crate::explain::{Basis, Sheet, Supposition};
+use crate::fallback::Fallback;
 use crate::looks::Looks;
 use crate::pair::Pair;
 use crate::plan::{Owners, Plan};
@@ -73,6 +74,7 @@ pub struct Limiter {
     views: Views,
     pub(crate) registry: Registry,
     looks: Looks,
+    fallback: Fallback,
 }
 
 /// Why a try ended without a verdict.
@@ -96,7 +98,8 @@ impl Failure {
 
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
-        tracing::warn!(%error, "no answer from the store");
+        // The store tells when an outage begins and when it ends; one line a request would drown that.
+        tracing::debug!(%error, "no answer from the store");
         Failure::StoreOut
     }
 }
@@ -105,6 +108,7 @@ impl Limiter {
     /// A limiter that has loaded nothing yet.
     pub fn new(config: Config, store: Store) -> Self {
         Self {
+            fallback: Fallback::new(config.fallback_percent),
             config,
             store,
             views: Views::default(),
@@ -147,7 +151,7 @@ impl Limiter {
             None => match self.catch_up(0, self.config.load_timeout).await {
                 Ok(view) => view,
                 Err(error) => {
-                    tracing::warn!(%error, "the rules could not be loaded");
+                    tracing::debug!(%error, "the rules could not be loaded");
                     return Verdict::StoreOut;
                 }
             },
@@ -329,7 +333,7 @@ impl Limiter {
         } else {
             let reply = self.store.ask(&call, deadline).await;
             reply
-                .inspect_err(|error| tracing::warn!(%error, "no answer from the store"))
+                .inspect_err(|error| tracing::debug!(%error, "no answer from the store"))
                 .ok()
         };
         match reply {
@@ -356,7 +360,14 @@ impl Limiter {
                 if must_count(plan.on_failure) {
                     return Err(Failure::StoreOut);
                 }
-                decided(plan.unasked(client, true))
+                let falls_back = !settled && plan.on_failure == OnFailure::Limit;
+                let locals = if falls_back && known.sheet.is_none() {
+                    self.fallback
+                        .ask(&plan, &owners, known.tokens, known.operation)
+                } else {
+                    Vec::new()
+                };
+                decided(plan.fallen_back(client, &locals))
             }
         }
     }
@@ -387,7 +398,7 @@ impl Limiter {
                 refused
             }
             Err(error) => {
-                tracing::warn!(%error, "refused by the last that was known: no answer from the store");
+                tracing::debug!(%error, "refused by the last that was known: no answer from the store");
                 refused
             }
         }

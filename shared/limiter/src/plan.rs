@@ -13,6 +13,7 @@ use uuid::Uuid;
 
 use crate::decision::{Decision, Policy, Reason, Told};
 use crate::explain::BucketNow;
+use crate::fallback::Local;
 
 /// Who the buckets of a request belong to.
 #[derive(Debug, Clone, Copy)]
@@ -25,7 +26,7 @@ pub(crate) struct Owners<'a> {
 
 impl<'a> Owners<'a> {
     /// The owner of the bucket of a rule; none is the default limit.
-    fn of(&self, rule: Option<&Rule>) -> Owner<'a> {
+    pub(crate) fn of(&self, rule: Option<&Rule>) -> Owner<'a> {
         if let (None, Some(source), Some(destination)) = (rule, self.client, self.destination) {
             return Owner::Pair {
                 source: &source.id,
@@ -196,6 +197,48 @@ impl<'a> Plan<'a> {
             degraded,
             would_deny: self.would_deny.clone(),
         }
+    }
+
+    /// The rules that the request would be counted in, and what they count by; none is the default limit.
+    pub(crate) fn counted(&self) -> impl Iterator<Item = (Option<&'a Rule>, &'a Quota)> {
+        let asked = self.counted.iter().zip(&self.buckets);
+        let active = asked.filter(|(_, bucket)| !bucket.shadow);
+        active.map(|(rule, bucket)| {
+            let whole = rule.and_then(Rule::quota);
+            (*rule, whole.unwrap_or(bucket.quota))
+        })
+    }
+
+    /// The decision by the buckets of this container alone, Redis being out.
+    pub(crate) fn fallen_back(
+        &self,
+        client: Option<Arc<Client>>,
+        locals: &[Local<'a>],
+    ) -> Decision {
+        let mut decision = self.unasked(client, true);
+        for local in locals {
+            decision.policy.push(Policy {
+                rule: local.rule.map(Rule::id),
+                limit: local.quota.limit(),
+                window_seconds: local.quota.window_seconds(),
+            });
+            if !local.room {
+                decision.allowed = false;
+                decision.reason = Reason::StoreUnavailable;
+            }
+            let this = Told {
+                rule: local.rule.map(Rule::id),
+                limit: Some(local.quota.limit()),
+                remaining: Some(local.remaining),
+                reset: Some(local.reset),
+                wait: local.wait,
+            };
+            decision.told = Some(match decision.told {
+                Some(other) if !tighter(&this, &other) => other,
+                _ => this,
+            });
+        }
+        decision
     }
 
     /// How each bucket that was asked stands.

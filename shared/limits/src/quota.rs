@@ -167,6 +167,28 @@ impl Quota {
         }
     }
 
+    /// So many percent of it, rounded down, and at least one request. A log becomes a sliding window, since what is kept of it
+    /// is not small.
+    ///
+    /// ```
+    /// use limits::{Quota, rule::Algorithm};
+    /// let quota = Quota::new(Algorithm::TokenBucket, 25, Some(1_000), 60).unwrap();
+    /// assert_eq!(Ok(quota.percent(10)), Quota::new(Algorithm::TokenBucket, 2, Some(100), 60));
+    /// assert_eq!(Ok(quota.percent(1)), Quota::new(Algorithm::TokenBucket, 1, Some(10), 60));
+    /// ```
+    pub fn percent(&self, percent: u64) -> Self {
+        let of = |number: u64| (number * percent.min(100) / 100).max(1);
+        Self {
+            algorithm: match self.algorithm {
+                Algorithm::SlidingLog => Algorithm::SlidingWindow,
+                other => other,
+            },
+            limit: of(self.limit),
+            burst: of(self.burst),
+            window_seconds: self.window_seconds,
+        }
+    }
+
     /// How it counts.
     pub fn algorithm(&self) -> Algorithm {
         self.algorithm
