@@ -9,7 +9,7 @@ use limits::counters::{Answer, Counters, Operation};
 use limits::rule::{Algorithm, Draft};
 use limits::{Lane, Quota, Rule};
 use limits_redis::keys::Keys;
-use limits_redis::{Call, Reply, take};
+use limits_redis::{Call, Held, Reply, give, take};
 use num_bigint::BigInt;
 use num_rational::BigRational;
 use proptest::prelude::*;
@@ -56,6 +56,8 @@ struct Step {
     /// By how much the clock moves before it, in microseconds; it may go back.
     passes_us: i64,
     operation: Operation,
+    /// Which of the holds that stand is given back before it, and whether it will be given back once more.
+    gives: Option<(usize, bool)>,
     /// For each of four buckets: whether it is asked, its limit and burst now, and which part of its burst is asked.
     asked: [Option<(u64, u64, u64)>; 4],
     /// How many of those asked are shadows.
@@ -71,12 +73,19 @@ fn step() -> impl Strategy<Value = Step> {
         1 => -90_000_000_000..0_i64,
         1 => Just(0_i64),
     ];
-    let operation = prop_oneof![5 => Just(Operation::Take), 1 => Just(Operation::Look)];
+    let operation = prop_oneof![
+        4 => Just(Operation::Take),
+        3 => Just(Operation::Hold),
+        1 => Just(Operation::Look),
+    ];
+    let gives = proptest::option::weighted(0.4, (any::<usize>(), proptest::bool::weighted(0.1)));
     let one = || proptest::option::weighted(0.6, (size(), size(), any::<u64>()));
-    (passes, operation, [one(), one(), one(), one()], 0..3_usize).prop_map(
-        |(passes_us, operation, asked, shadows)| Step {
+    let asked = [one(), one(), one(), one()];
+    (passes, operation, gives, asked, 0..3_usize).prop_map(
+        |(passes_us, operation, gives, asked, shadows)| Step {
             passes_us,
             operation,
+            gives,
             asked,
             shadows,
         },
@@ -93,7 +102,17 @@ fn kind() -> impl Strategy<Value = Kind> {
 /// The kinds of four buckets, and what is done with them.
 fn schedule() -> impl Strategy<Value = ([Kind; 4], Vec<Step>)> {
     let kinds = [kind(), kind(), kind(), kind()];
-    (kinds, proptest::collection::vec(step(), 1..24))
+    (kinds, proptest::collection::vec(step(), 1..24)).prop_map(|(kinds, mut steps)| {
+        // In the end all of them are looked at.
+        steps.push(Step {
+            passes_us: 0,
+            operation: Operation::Look,
+            gives: Some((0, false)),
+            asked: [Some((7, 7, 1)); 4],
+            shadows: 0,
+        });
+        (kinds, steps)
+    })
 }
 
 /// The quotas and costs of a step, in the order of its buckets.
@@ -130,11 +149,23 @@ fn buckets<'a>(asked: &'a [(usize, Quota, u64)], shadows: usize, of: Uuid) -> Ve
     .collect()
 }
 
-/// The script with its clock in a key, so that a test can turn it.
-pub(crate) fn script_with_a_clock() -> String {
-    let (real, told) = ("call('TIME')", "cjson.decode(redis.call('GET', 'clock'))");
-    assert!(take::text().contains(real));
-    take::text().replace(real, told)
+/// A script with its clock in a key, so that a test can turn it.
+pub(crate) fn with_a_clock(script: &str) -> String {
+    let told = "cjson.decode(redis.call('GET', 'clock'))";
+    let real = ["redis.call('TIME')", "call('TIME')"];
+    let real = real.into_iter().find(|real| script.contains(real));
+    script.replace(real.unwrap(), told)
+}
+
+/// The value of that key.
+pub(crate) fn clock(now_us: u64) -> String {
+    format!("[\"{}\",\"{}\"]", now_us / 1_000_000, now_us % 1_000_000)
+}
+
+/// Has a server keep a script, and tells its hash.
+pub(crate) fn load(connection: &mut redis::Connection, script: &str) -> String {
+    let mut load = redis::cmd("SCRIPT");
+    load.arg("LOAD").arg(script).query(connection).unwrap()
 }
 
 #[test]
@@ -144,11 +175,8 @@ fn the_script_answers_as_the_model_over_random_schedules() {
     let client = redis::Client::open(server.url()).unwrap();
     let connection = RefCell::new(client.get_connection().unwrap());
     let keys = Keys::new("t").unwrap();
-    let hash: String = redis::cmd("SCRIPT")
-        .arg("LOAD")
-        .arg(script_with_a_clock())
-        .query(&mut connection.borrow_mut())
-        .unwrap();
+    let [takes, gives] = [take::text(), give::text()]
+        .map(|script| load(&mut connection.borrow_mut(), &with_a_clock(script)));
     redis::cmd("SET")
         .arg(keys.epoch(Lane::SHARED))
         .arg(1)
@@ -169,9 +197,11 @@ fn the_script_answers_as_the_model_over_random_schedules() {
             let mut now_us = 1_700_000_000_000_000_u64;
             let mut pipeline = redis::pipe();
             let mut expected = Vec::new();
+            let mut held: Vec<(Vec<_>, usize, Vec<Option<u64>>)> = Vec::new();
             let schedule = Uuid::new_v4();
             for step in &steps {
                 now_us = now_us.saturating_add_signed(step.passes_us);
+                pipeline.set("clock", clock(now_us)).ignore();
                 let asked = asked(&kinds, step);
                 let buckets = buckets(&asked, step.shadows, schedule);
                 let call = Call {
@@ -181,23 +211,44 @@ fn the_script_answers_as_the_model_over_random_schedules() {
                     buckets: &buckets,
                 };
                 // The server forgets by its own clock; here by the turned one.
-                for bucket in &buckets {
+                let forget = |pipeline: &mut redis::Pipeline, bucket: &Bucket<'_>| {
                     if expires.get(&bucket.name).is_some_and(|at| *at <= now_us) {
-                        pipeline
-                            .del(keys.bucket(bucket.lane, &bucket.name))
-                            .ignore();
+                        let key = keys.bucket(bucket.lane, &bucket.name);
+                        pipeline.del(key).ignore();
+                    }
+                };
+                for bucket in &buckets {
+                    forget(&mut pipeline, bucket);
+                }
+                if let Some((which, again)) = step.gives.filter(|_| !held.is_empty()) {
+                    let hold = held.swap_remove(which % held.len());
+                    let (of, shadows, marks) = &hold;
+                    let of = self::buckets(of, *shadows, schedule);
+                    for (bucket, _) in of.iter().zip(marks).filter(|(_, mark)| mark.is_some()) {
+                        forget(&mut pipeline, bucket);
+                    }
+                    model.give_back(&of, marks, now_us);
+                    let names = give::names(&keys, &of, marks);
+                    if !names.is_empty() {
+                        pipeline.cmd("EVALSHA").arg(&gives);
+                        pipeline.arg(names.len()).arg(names);
+                        pipeline.arg(give::arguments(&of, marks)).ignore();
+                    }
+                    if again {
+                        held.push(hold);
                     }
                 }
-                let clock = format!("[\"{}\",\"{}\"]", now_us / 1_000_000, now_us % 1_000_000);
-                pipeline.set("clock", clock).ignore();
                 let names = take::names(&keys, &call);
                 pipeline
                     .cmd("EVALSHA")
-                    .arg(&hash)
+                    .arg(&takes)
                     .arg(names.len())
                     .arg(names);
                 pipeline.arg(take::arguments(&call));
-                let answers = model.ask(step.operation, &buckets, now_us);
+                let (answers, marks) = match step.operation {
+                    Operation::Hold => model.hold(&buckets, now_us),
+                    other => (model.ask(other, &buckets, now_us), Vec::new()),
+                };
                 for bucket in &buckets {
                     if let Some(at) = model.expires_us(&bucket.name) {
                         expires.insert(bucket.name, at);
@@ -207,7 +258,13 @@ fn the_script_answers_as_the_model_over_random_schedules() {
                         *longest = (*longest).max(at.saturating_sub(now_us).div_ceil(1_000));
                     }
                 }
-                expected.push(answers);
+                expected.push(Held {
+                    reply: Reply::Answers(answers),
+                    marks: marks.clone(),
+                });
+                if step.operation == Operation::Hold {
+                    held.push((asked, step.shadows, marks));
+                }
             }
             let replies: Vec<redis::Value> = pipeline.query(&mut connection.borrow_mut()).unwrap();
             for ((step, reply), expected) in steps.iter().zip(replies).zip(expected) {
@@ -219,8 +276,14 @@ fn the_script_answers_as_the_model_over_random_schedules() {
                     lanes: &[Lane::SHARED],
                     buckets: &buckets,
                 };
-                let reply = take::read(&call, reply).unwrap();
-                prop_assert_eq!(reply, Reply::Answers(expected), "{:?}", step);
+                let reply = match step.operation {
+                    Operation::Hold => take::read_held(&call, reply).unwrap(),
+                    _ => Held {
+                        reply: take::read(&call, reply).unwrap(),
+                        marks: Vec::new(),
+                    },
+                };
+                prop_assert_eq!(reply, expected, "{:?}", step);
             }
             Ok(())
         })

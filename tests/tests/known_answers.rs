@@ -5,72 +5,95 @@ use limits::counters::{Answer, Operation};
 use limits::rule::Algorithm;
 use limits::{Lane, Quota};
 use limits_redis::keys::Keys;
-use limits_redis::{Call, Reply, take};
+use limits_redis::{Call, Held, Reply, give, take};
 
-use crate::counters::{rule, script_with_a_clock};
+use crate::counters::{clock, load, rule, with_a_clock};
 
-/// The script over a clock that a story turns, and one bucket of it.
-struct Turned {
+/// The scripts over a clock that a story turns.
+pub(crate) struct Turned {
     // Its own: the clock is a key of no prefix.
     _server: local::servers::Redis,
-    connection: redis::Connection,
-    keys: Keys,
-    hash: String,
-    now_us: u64,
+    pub(crate) connection: redis::Connection,
+    pub(crate) keys: Keys,
+    takes: String,
+    gives: String,
+    pub(crate) now_us: u64,
 }
 
 impl Turned {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let server = local::servers::Redis::start().unwrap();
         let client = redis::Client::open(server.url()).unwrap();
         let mut connection = client.get_connection().unwrap();
-        let keys = Keys::new("t").unwrap();
-        let mut load = redis::cmd("SCRIPT");
-        let hash = load.arg("LOAD").arg(script_with_a_clock());
-        let hash = hash.query(&mut connection).unwrap();
-        let mut epoch = redis::cmd("SET");
-        let epoch = epoch.arg(keys.epoch(Lane::SHARED)).arg(1);
-        epoch.exec(&mut connection).unwrap();
+        let [takes, gives] =
+            [take::text(), give::text()].map(|script| load(&mut connection, &with_a_clock(script)));
         Self {
             _server: server,
             connection,
-            keys,
-            hash,
+            keys: Keys::new("t").unwrap(),
+            takes,
+            gives,
             now_us: 0,
         }
     }
 
-    fn ask(&mut self, operation: Operation, rule: u128, quota: &Quota, tokens: u64) -> Answer {
-        let buckets = [Bucket {
-            lane: Lane::SHARED,
-            name: BucketName::new(Some(&self::rule(rule)), &Owner::All, quota),
-            quota,
-            cost: quota.cost(tokens).unwrap(),
-            shadow: false,
-        }];
+    fn evaluate(&mut self, hash: &str, names: &[String], arguments: &[String]) -> redis::Value {
+        let mut pipeline = redis::pipe();
+        pipeline.set("clock", clock(self.now_us)).ignore();
+        pipeline.cmd("EVALSHA").arg(hash).arg(names.len());
+        pipeline.arg(names).arg(arguments);
+        let [reply] = pipeline.query(&mut self.connection).unwrap();
+        reply
+    }
+
+    /// Asks buckets where no epoch stands beside them.
+    pub(crate) fn call(&mut self, operation: Operation, buckets: &[Bucket<'_>]) -> Held {
         let call = Call {
             operation,
             epoch: 1,
-            lanes: &[Lane::SHARED],
-            buckets: &buckets,
+            lanes: &[],
+            buckets,
         };
-        let (seconds, us) = (self.now_us / 1_000_000, self.now_us % 1_000_000);
-        let clock = format!("[\"{seconds}\",\"{us}\"]");
-        let mut set = redis::cmd("SET");
-        let set = set.arg("clock").arg(clock);
-        set.exec(&mut self.connection).unwrap();
-        let names = take::names(&self.keys, &call);
-        let reply = redis::cmd("EVALSHA")
-            .arg(&self.hash)
-            .arg(names.len())
-            .arg(names)
-            .arg(take::arguments(&call))
-            .query(&mut self.connection)
-            .unwrap();
-        match take::read(&call, reply).unwrap() {
+        let (hash, names) = (self.takes.clone(), take::names(&self.keys, &call));
+        let reply = self.evaluate(&hash, &names, &take::arguments(&call));
+        match operation {
+            Operation::Hold => take::read_held(&call, reply).unwrap(),
+            _ => Held {
+                reply: take::read(&call, reply).unwrap(),
+                marks: Vec::new(),
+            },
+        }
+    }
+
+    pub(crate) fn ask(
+        &mut self,
+        operation: Operation,
+        rule: u128,
+        quota: &Quota,
+        tokens: u64,
+    ) -> Answer {
+        match self.call(operation, &[bucket(rule, quota, tokens)]).reply {
             Reply::Answers(answers) => answers[0],
             Reply::Behind(epoch) => panic!("behind {epoch}"),
         }
+    }
+
+    /// Gives back what a hold took; from how many buckets.
+    pub(crate) fn give(&mut self, buckets: &[Bucket<'_>], marks: &[Option<u64>]) -> u64 {
+        let (hash, names) = (self.gives.clone(), give::names(&self.keys, buckets, marks));
+        let reply = self.evaluate(&hash, &names, &give::arguments(buckets, marks));
+        redis::from_redis_value(reply).unwrap()
+    }
+}
+
+/// The bucket of a rule that everyone shares.
+pub(crate) fn bucket(rule: u128, quota: &Quota, tokens: u64) -> Bucket<'_> {
+    Bucket {
+        lane: Lane::SHARED,
+        name: BucketName::new(Some(&self::rule(rule)), &Owner::All, quota),
+        quota,
+        cost: quota.cost(tokens).unwrap(),
+        shadow: false,
     }
 }
 

@@ -16,6 +16,7 @@ mod edges;
 mod events;
 mod explain;
 mod forgeries;
+mod holds;
 mod hostile;
 mod identity;
 mod known_answers;

@@ -1,8 +1,10 @@
 //! Counters and the published copy of rules and registry: in Redis, or in this process alone.
 //!
-//! [`Store`] is what the request path asks; [`publish`] is how `refresh` writes. `take.lua` is the one script that decides.
+//! [`Store`] is what the request path asks; [`publish`] is how `refresh` writes. `take.lua` is the one script that decides, and
+//! `give.lua` gives back what a decision that came to nothing had taken.
 
 pub mod connection;
+pub mod give;
 pub mod keys;
 pub mod memory;
 pub mod publish;
@@ -13,4 +15,4 @@ pub mod take;
 pub use publish::{LaneState, Page, Published, Version};
 pub use published::{Changes, Lookup};
 pub use store::{Store, StoreError};
-pub use take::{Call, Reply};
+pub use take::{Call, Held, Reply};

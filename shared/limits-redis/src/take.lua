@@ -1,8 +1,8 @@
 #!lua
 -- Decides one call: all of its buckets, or none. The clock is this server's.
 --
--- KEYS  the epochs of the lanes that the call lies in, then its buckets: shadow buckets last
--- ARGV  1  'take' or 'look' (says what taking would find)
+-- KEYS  the epochs of the lanes that the call lies in, none where they are read apart; then its buckets: shadow buckets last
+-- ARGV  1  'take', 'look' (says what taking would find) or 'hold' (takes what may have to be given back: give.lua)
 --       2  the epoch that the caller decides by
 --       3  how many of the buckets are shadows: they stop nothing, and are taken from where they have room
 --       then five for each bucket:
@@ -15,8 +15,10 @@
 --       a string               the epoch of a lane that is newer than the caller's: it is behind, and nothing was taken
 --       an answer              of the only bucket
 --       an array of answers    of all others, in their order
+--       two arrays             of a hold: the answers, and where it was taken the mark of each take, nil of a shadow without room
 -- An answer is what was counted before this call; or -1 - that, where there was no room; or an array that begins with it, as
--- the algorithm's file says. All that it says of time is in ticks from now.
+-- the algorithm's file says. All that it says of time is in ticks from now. A mark is the tick that was written; of a window its
+-- beginning.
 --
 -- Beginning with '#!lua', this runs nowhere but on a node that may write: a demoted one refuses even a denial. One script and no
 -- transaction, since what is written depends on what is read.
@@ -55,13 +57,14 @@ if buckets == 0 then
 end
 
 local active = buckets - number(ARGV[3])
-local may_write = ARGV[1] == 'take'
+local holding = ARGV[1] == 'hold'
+local may_write = holding or ARGV[1] == 'take'
 local taking = may_write
 local time = call('TIME')
 local seconds, micros = number(time[1]), number(time[2])
 local answers, states, keeps
 -- One string needs no tables.
-local many = buckets > 1 or ARGV[4] == 'l'
+local many = buckets > 1 or holding or ARGV[4] == 'l'
 if many then
   answers, states, keeps = {}, {}, {}
 end
@@ -126,4 +129,20 @@ if taking then
     end
   end
 end
-return buckets == 1 and answers[1] or answers
+if not holding then
+  return buckets == 1 and answers[1] or answers
+end
+local marks = {}
+for i = 1, taking and buckets or 0 do
+  local state, mark, tick = states[i], nil, nil
+  if type(state) == 'string' then
+    mark, tick = unpacked('<dd', state)
+    if ARGV[5 * i - 1] == 't' then
+      mark = tick
+    end
+  elseif state then
+    mark = number(state[1])
+  end
+  marks[i] = mark or false
+end
+return { answers, marks }

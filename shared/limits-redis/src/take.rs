@@ -31,7 +31,7 @@ pub(crate) static TAKE: LazyLock<Script> = LazyLock::new(|| {
 /// One call to all buckets of a request.
 #[derive(Debug, Clone)]
 pub struct Call<'a> {
-    /// Whether to take or only to look.
+    /// Whether to take, only to look, or to hold.
     pub operation: Operation,
     /// The stamp of the view that the request was decided by.
     pub epoch: u64,
@@ -48,6 +48,15 @@ pub enum Reply {
     Answers(Vec<Answer>),
     /// A lane has moved to this epoch: the view is older, and nothing was taken.
     Behind(u64),
+}
+
+/// What a hold was answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Held {
+    /// As of a take.
+    pub reply: Reply,
+    /// Of each bucket what [`crate::give`] must be told to give it back; none of one that was not taken from.
+    pub marks: Vec<Option<u64>>,
 }
 
 pub(crate) async fn ask(
@@ -83,6 +92,7 @@ pub fn arguments(call: &Call<'_>) -> Vec<String> {
         match call.operation {
             Operation::Take => "take",
             Operation::Look => "look",
+            Operation::Hold => "hold",
         }
         .to_owned(),
     );
@@ -90,52 +100,107 @@ pub fn arguments(call: &Call<'_>) -> Vec<String> {
     let shadows = call.buckets.iter().filter(|bucket| bucket.shadow).count();
     arguments.push(shadows.to_string());
     for bucket in call.buckets {
-        let quota = bucket.quota;
-        let (letter, size) = match quota.algorithm() {
-            Algorithm::TokenBucket | Algorithm::LeakyBucket => ("t", quota.capacity()),
-            Algorithm::FixedWindow => ("f", quota.window_ticks()),
-            Algorithm::SlidingWindow => ("s", quota.window_ticks()),
-            Algorithm::SlidingLog => ("l", quota.window_ticks()),
-        };
-        arguments.push(letter.to_owned());
-        for number in [quota.tick().per_second(), quota.limit(), size, bucket.cost] {
-            let mut text = String::with_capacity(16);
-            let _ = write!(text, "{number}");
-            arguments.push(text);
-        }
+        describe(bucket, &mut arguments);
     }
     arguments
 }
 
-/// Reads what `take.lua` replied to a call.
+/// The five arguments of a bucket.
+pub(crate) fn describe(bucket: &Bucket<'_>, arguments: &mut Vec<String>) {
+    let quota = bucket.quota;
+    let (letter, size) = match quota.algorithm() {
+        Algorithm::TokenBucket | Algorithm::LeakyBucket => ("t", quota.capacity()),
+        Algorithm::FixedWindow => ("f", quota.window_ticks()),
+        Algorithm::SlidingWindow => ("s", quota.window_ticks()),
+        Algorithm::SlidingLog => ("l", quota.window_ticks()),
+    };
+    arguments.push(letter.to_owned());
+    for number in [quota.tick().per_second(), quota.limit(), size, bucket.cost] {
+        let mut text = String::with_capacity(16);
+        let _ = write!(text, "{number}");
+        arguments.push(text);
+    }
+}
+
+/// Reads what `take.lua` replied to a take or a look.
 ///
 /// # Errors
 /// Where a lane lost its data, or the reply is none of the script's.
 pub fn read(call: &Call<'_>, reply: Value) -> Result<Reply, StoreError> {
     let answers = match (reply, call.buckets.len()) {
         (Value::Nil, _) => return Err(StoreError::LaneLost),
-        (Value::BulkString(epoch), _) => {
-            let epoch = std::str::from_utf8(&epoch)
-                .ok()
-                .and_then(|text| text.parse().ok());
-            return epoch
-                .map(Reply::Behind)
-                .ok_or(StoreError::Malformed("an epoch that is no number"));
-        }
+        (Value::BulkString(epoch), _) => return behind(&epoch),
         (one, 1) => vec![answer(&one, call.buckets[0].quota)?],
-        (Value::Array(all), buckets) if all.len() == buckets => {
-            let each = all.iter().zip(call.buckets);
-            each.map(|(one, bucket)| answer(one, bucket.quota))
-                .collect::<Result<_, _>>()?
-        }
-        _ => return Err(StoreError::Malformed("not an answer for each bucket")),
+        (Value::Array(all), _) => each(call, &all)?,
+        _ => return Err(MISSING),
     };
     Ok(Reply::Answers(spent(call, answers)))
 }
 
+/// Reads what `take.lua` replied to a hold.
+///
+/// # Errors
+/// Where a lane lost its data, or the reply is none of the script's. What was taken is then not known, and cannot be given back.
+pub fn read_held(call: &Call<'_>, reply: Value) -> Result<Held, StoreError> {
+    let unmarked = |reply| Held {
+        reply,
+        marks: vec![None; call.buckets.len()],
+    };
+    match reply {
+        Value::Nil => Err(StoreError::LaneLost),
+        Value::BulkString(epoch) => behind(&epoch).map(unmarked),
+        Value::Array(none) if none.is_empty() && call.buckets.is_empty() => {
+            Ok(unmarked(Reply::Answers(Vec::new())))
+        }
+        Value::Array(both) => {
+            let [Value::Array(answers), Value::Array(marks)] = both.as_slice() else {
+                return Err(MISSING);
+            };
+            let answers = spent(call, each(call, answers)?);
+            let mut held = unmarked(Reply::Answers(answers));
+            if !marks.is_empty() {
+                held.marks = marks.iter().map(mark).collect::<Result<_, _>>()?;
+            }
+            if held.marks.len() != call.buckets.len() {
+                return Err(MISSING);
+            }
+            Ok(held)
+        }
+        _ => Err(MISSING),
+    }
+}
+
+const MISSING: StoreError = StoreError::Malformed("not an answer for each bucket");
+
+fn behind(epoch: &[u8]) -> Result<Reply, StoreError> {
+    let epoch = std::str::from_utf8(epoch).ok();
+    epoch
+        .and_then(|text| text.parse().ok())
+        .map(Reply::Behind)
+        .ok_or(StoreError::Malformed("an epoch that is no number"))
+}
+
+fn mark(value: &Value) -> Result<Option<u64>, StoreError> {
+    const BAD: StoreError = StoreError::Malformed("a mark that is no number");
+    match value {
+        Value::Nil => Ok(None),
+        Value::Int(tick) => u64::try_from(*tick).map(Some).map_err(|_| BAD),
+        _ => Err(BAD),
+    }
+}
+
+fn each(call: &Call<'_>, all: &[Value]) -> Result<Vec<Answer>, StoreError> {
+    if all.len() != call.buckets.len() {
+        return Err(MISSING);
+    }
+    let each = all.iter().zip(call.buckets);
+    each.map(|(one, bucket)| answer(one, bucket.quota))
+        .collect()
+}
+
 /// The script tells buckets as they were before the call: adds what it took.
 fn spent(call: &Call<'_>, mut answers: Vec<Answer>) -> Vec<Answer> {
-    if call.operation == Operation::Take && admitted(call.buckets, &answers) {
+    if call.operation.takes() && admitted(call.buckets, &answers) {
         for (answer, bucket) in answers.iter_mut().zip(call.buckets) {
             if answer.room {
                 answer.reading.spend(bucket.quota, bucket.cost);

@@ -41,6 +41,27 @@ impl State {
             State::Log(state) => state.mend(quota, now),
         }
     }
+
+    /// By what a take is known that was the last to write this state: the tick that it wrote, of a window its beginning.
+    pub fn mark(&self) -> Option<u64> {
+        match self {
+            State::Bucket(state) => Some(state.tick),
+            State::Fixed(state) => Some(state.start),
+            State::Sliding(state) => Some(state.start),
+            State::Log(state) => state.newest(),
+        }
+    }
+
+    /// Gives back `cost`, which was taken with this mark: nothing where that is of another window by now, or has come back by
+    /// itself. Never more is admitted afterwards than if it had not been taken. Returns whether anything is left to keep.
+    pub fn give_back(&mut self, quota: &Quota, cost: u64, mark: u64, now: u64) -> bool {
+        match self {
+            State::Bucket(state) => state.give_back(quota, cost, mark, now),
+            State::Fixed(state) => state.give_back(cost, mark),
+            State::Sliding(state) => state.give_back(quota, cost, mark),
+            State::Log(state) => state.give_back(cost, mark),
+        }
+    }
 }
 
 /// The window of `now` where `start` is that of a clock more than a second ahead.

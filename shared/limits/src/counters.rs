@@ -21,6 +21,18 @@ pub enum Operation {
     Take,
     /// Says what taking would find.
     Look,
+    /// Takes what may have to be given back.
+    Hold,
+}
+
+impl Operation {
+    /// Whether it takes where there is room.
+    pub fn takes(self) -> bool {
+        match self {
+            Operation::Take | Operation::Hold => true,
+            Operation::Look => false,
+        }
+    }
 }
 
 /// What one bucket answered.
@@ -81,7 +93,7 @@ impl Counters {
             .iter()
             .map(|bucket| self.read(operation, bucket, now_us))
             .collect();
-        if operation == Operation::Take && admitted(buckets, &answers) {
+        if operation.takes() && admitted(buckets, &answers) {
             for (bucket, answer) in buckets.iter().zip(&mut answers) {
                 if answer.room {
                     self.take(bucket, answer, now_us);
@@ -100,7 +112,7 @@ impl Counters {
             self.buckets.pop(&bucket.name);
             kept = None;
         }
-        if operation == Operation::Take
+        if operation.takes()
             && let Some(kept) = &mut kept
             && kept.state.mend(quota, now)
         {
@@ -135,6 +147,35 @@ impl Counters {
             let expired = oldest.is_some_and(|(_, kept)| kept.expires_us <= now_us);
             if (expired && self.buckets.len() >= MANY) || self.buckets.len() >= self.most.get() {
                 self.buckets.pop_lru();
+            }
+        }
+    }
+
+    /// Holds `buckets`: as [`Operation::Take`], and tells the mark of each take; none where nothing was taken.
+    pub fn hold(&mut self, buckets: &[Bucket<'_>], now_us: u64) -> (Vec<Answer>, Vec<Option<u64>>) {
+        let answers = self.ask(Operation::Hold, buckets, now_us);
+        let taken = admitted(buckets, &answers);
+        let mark = |(bucket, answer): (&Bucket<'_>, &Answer)| {
+            let kept = self.buckets.peek(&bucket.name);
+            let kept = kept.filter(|_| taken && answer.room);
+            kept.and_then(|kept| kept.state.mark())
+        };
+        let marks = buckets.iter().zip(&answers).map(mark).collect();
+        (answers, marks)
+    }
+
+    /// Gives back what a hold of `buckets` took, by its marks.
+    pub fn give_back(&mut self, buckets: &[Bucket<'_>], marks: &[Option<u64>], now_us: u64) {
+        for (bucket, mark) in buckets.iter().zip(marks) {
+            let Some(mark) = *mark else { continue };
+            // It was taken from just now: to give it back is no reason to keep it longer.
+            let Some(kept) = self.buckets.peek_mut(&bucket.name) else {
+                continue;
+            };
+            let now = bucket.quota.tick().at(now_us);
+            let left = kept.state.give_back(bucket.quota, bucket.cost, mark, now);
+            if !left || kept.expires_us <= now_us {
+                self.buckets.pop(&bucket.name);
             }
         }
     }

@@ -19,6 +19,14 @@ impl State {
     pub(super) fn mended(self, quota: &Quota, now: u64) -> Option<Self> {
         super::mended_start(self.start, quota, now).map(|start| Self { start, ..self })
     }
+
+    /// Gives back `cost`, which the window that began at `mark` has counted. Returns whether anything is left.
+    pub(super) fn give_back(&mut self, cost: u64, mark: u64) -> bool {
+        if self.start == mark {
+            self.count = self.count.saturating_sub(cost);
+        }
+        self.count > 0
+    }
 }
 
 /// What a window says at one moment.

@@ -37,6 +37,22 @@ impl State {
             self.0.push_front(from);
         }
     }
+
+    /// When the newest was taken.
+    pub(super) fn newest(&self) -> Option<u64> {
+        self.0.front().copied()
+    }
+
+    /// Forgets so many of those that were taken at the tick `mark`. Returns whether any is left.
+    pub(super) fn give_back(&mut self, cost: u64, mark: u64) -> bool {
+        let mut back = cost;
+        self.0.retain(|tick| {
+            let goes = *tick == mark && back > 0;
+            back -= u64::from(goes);
+            !goes
+        });
+        !self.0.is_empty()
+    }
 }
 
 /// What a log says at one moment to a call of one cost.

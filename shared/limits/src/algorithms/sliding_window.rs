@@ -24,6 +24,17 @@ impl State {
     pub(super) fn mended(self, quota: &Quota, now: u64) -> Option<Self> {
         super::mended_start(self.start, quota, now).map(|start| Self { start, ..self })
     }
+
+    /// Gives back `cost`, which the window that began at `mark` has counted: it may be the one before by now. Returns whether
+    /// anything is left.
+    pub(super) fn give_back(&mut self, quota: &Quota, cost: u64, mark: u64) -> bool {
+        if self.start == mark {
+            self.current = self.current.saturating_sub(cost);
+        } else if self.start == mark + quota.window_ticks() {
+            self.previous = self.previous.saturating_sub(cost);
+        }
+        self.previous + self.current > 0
+    }
 }
 
 /// What two windows say at one moment.

@@ -23,6 +23,30 @@ impl State {
             tick: now,
         })
     }
+
+    /// Gives back `cost`, which was taken at the tick `mark`. Returns whether anything is left.
+    ///
+    /// Where nothing was taken at a later tick, the bucket is then as if this had never been taken: within a tick nothing drains,
+    /// so the order of what is taken in it does not matter. Else what has drained since stays away, `cost − limit·(now − mark)`
+    /// comes back, and this never admits more than if nothing had been held. Proof: let `d` be by how much the level is above the
+    /// one that it would have had, and `s` the sum of what all open holds would still give back. A hold adds its cost to both.
+    /// Draining lowers `d` by at most `limit` a tick, and only while the other level is 0; as long as `s > 0` it falls by at least
+    /// as much. To give back takes the same from both. So `d ≥ s ≥ 0` always. What is lost is at most `min(cost, limit·held)`.
+    pub(super) fn give_back(&mut self, quota: &Quota, cost: u64, mark: u64, now: u64) -> bool {
+        let (mut after, mut back) = (*self, cost);
+        if self.tick != mark {
+            after.tick = self.tick.max(now);
+            let drained = (after.tick - self.tick).saturating_mul(quota.limit());
+            after.level = self.level.saturating_sub(drained);
+            let held = after.tick.saturating_sub(mark);
+            back = cost.saturating_sub(held.saturating_mul(quota.limit()));
+        }
+        if back > 0 {
+            after.level = after.level.saturating_sub(back);
+            *self = after;
+        }
+        self.level > 0
+    }
 }
 
 /// What a bucket says at one moment.
