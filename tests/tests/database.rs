@@ -354,25 +354,70 @@ async fn no_statement_of_a_request_is_a_named_one() {
 
 #[tokio::test]
 async fn a_setting_that_is_missing_or_wrong_stops_the_start_by_name() {
+    let iam = |url: &'static str| {
+        vec![
+            ("DATABASE_URL", url),
+            ("DATABASE_AUTH", "iam"),
+            ("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE"),
+            ("AWS_SECRET_ACCESS_KEY", "secret"),
+        ]
+    };
     for (variables, told) in [
         (vec![], vec!["DATABASE_URL is missing"]),
         (
             vec![
                 ("DATABASE_URL", "mysql://secret@h/d"),
-                ("DATABASE_AUTH", "iam"),
+                ("DATABASE_AUTH", "ldap"),
                 ("RULES_TOPIC_ARN", "rules"),
                 ("REDIS_URL", "http://x"),
             ],
             vec![
                 "DATABASE_URL must",
-                "DATABASE_AUTH must",
+                "DATABASE_AUTH must be url or iam",
                 "RULES_TOPIC_ARN must",
                 "REDIS_URL must",
             ],
         ),
         (
-            vec![("DATABASE_URL", "postgres://u:secret@h/d?sslmode=require")],
-            vec!["DATABASE_URL must not ask for sslmode=require"],
+            vec![(
+                "DATABASE_URL",
+                "postgres://u:secret@h/d?sslmode=verify-full",
+            )],
+            vec!["DATABASE_URL must have the sslmode disable, prefer or require"],
+        ),
+        (
+            vec![("DATABASE_URL", "postgres://u:secret@h/d?sslrootcert=secret")],
+            vec!["DATABASE_URL must name no certificates"],
+        ),
+        (
+            vec![("DATABASE_URL", "postgres://u:secret@h/d?secret=secret")],
+            vec!["DATABASE_URL must be like"],
+        ),
+        (
+            vec![("DATABASE_AUTH", "iam")],
+            vec![
+                "DATABASE_URL is missing",
+                "AWS_ACCESS_KEY_ID is missing",
+                "AWS_SECRET_ACCESS_KEY is missing",
+            ],
+        ),
+        (iam("memory://"), vec!["DATABASE_URL must be postgres://"]),
+        (
+            iam("postgres://u:secret@h/d"),
+            vec!["DATABASE_URL must hold no password"],
+        ),
+        (iam("postgres://h/d"), vec!["DATABASE_URL must name a user"]),
+        (
+            iam("postgres://u@h,i/d"),
+            vec!["DATABASE_URL must name one host"],
+        ),
+        (
+            iam("postgres://u@%2Ftmp/d"),
+            vec!["DATABASE_URL must name one host"],
+        ),
+        (
+            iam("postgres://u@h/d?sslmode=disable"),
+            vec!["DATABASE_URL must not have sslmode=disable"],
         ),
     ] {
         let container = Container::start(Function::Rules, variables).await;

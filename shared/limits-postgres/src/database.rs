@@ -1,5 +1,6 @@
 //! Which store: Postgres, or the memory of this process.
 
+use aws::signer::Signer;
 use limits::settings::Settings;
 use tracing::error;
 
@@ -44,13 +45,24 @@ impl std::fmt::Debug for Database {
 impl Database {
     /// The store that `DATABASE_URL` and `DATABASE_AUTH` name. Speaks to nobody yet. `None` where a fault was noted.
     pub fn from_settings(settings: &mut Settings<'_>) -> Option<Self> {
-        let auth = settings.or("DATABASE_AUTH", (), |auth| match auth {
-            "url" => Ok(()),
-            "iam" => Err("must be url: iam is not supported".to_owned()),
-            _ => Err("must be url".to_owned()),
+        let iam = settings.or("DATABASE_AUTH", false, |auth| match auth {
+            "url" => Ok(false),
+            "iam" => Ok(true),
+            _ => Err("must be url or iam".to_owned()),
         });
-        let database = settings.required("DATABASE_URL", Self::parse);
-        auth.and(database)
+        if iam != Some(true) {
+            let database = settings.required("DATABASE_URL", Self::parse);
+            return iam.and(database);
+        }
+        let signer = Signer::from_settings(settings);
+        settings.required("DATABASE_URL", |url| match signer {
+            Some(signer) if is_postgres(url) => {
+                Postgres::parse(url, Some(signer)).map(Self::postgres)
+            }
+            // What is missing besides was noted.
+            None if is_postgres(url) => Self::parse(url),
+            _ => Err("must be postgres://… where DATABASE_AUTH is iam".to_owned()),
+        })
     }
 
     /// The store of a URL: `postgres://…` or `memory://`.
@@ -60,11 +72,15 @@ impl Database {
     pub fn parse(url: &str) -> Result<Self, String> {
         if url == "memory://" {
             Ok(Self::memory())
-        } else if url.starts_with("postgres://") || url.starts_with("postgresql://") {
-            Postgres::parse(url).map(|postgres| Database::Postgres(Box::new(postgres)))
+        } else if is_postgres(url) {
+            Postgres::parse(url, None).map(Self::postgres)
         } else {
             Err("must be postgres://… or memory://".to_owned())
         }
+    }
+
+    fn postgres(postgres: Postgres) -> Self {
+        Database::Postgres(Box::new(postgres))
     }
 
     /// An empty store in this process.
@@ -97,6 +113,10 @@ impl Database {
     pub(crate) async fn begin(&self, actor: &str) -> Result<Write, DatabaseError> {
         Write::begin(self.session().await?, actor).await
     }
+}
+
+fn is_postgres(url: &str) -> bool {
+    url.starts_with("postgres://") || url.starts_with("postgresql://")
 }
 
 /// A row that this version cannot read is left out rather than in the way of all others.

@@ -6,27 +6,36 @@
 
 mod audit;
 mod clients;
+mod connector;
 mod feed;
 mod migration;
 mod resets;
 mod rules;
 mod transaction;
+mod trust;
 
 use std::time::Duration;
 
-use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime};
+use aws::signer::Signer;
+use deadpool_postgres::{
+    Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime,
+};
 use tokio::time::timeout;
-use tokio_postgres::config::SslMode;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Config, NoTls, Row};
+use tokio_postgres::{Config, Row};
 
+use self::connector::Connector;
 use crate::database::DatabaseError;
 
 /// How many connections one container holds: one for what it does, one for who comes at the same time.
 const CONNECTIONS: usize = 2;
-/// How long a connection may take to be had, whether new or out of the pool.
-const CONNECT_DEADLINE: Duration = Duration::from_secs(1);
+/// How long one waits until another has done with a connection.
+const WAIT_DEADLINE: Duration = Duration::from_secs(1);
+/// How long a connection of the pool may take to show that somebody is at its other end.
+const RECYCLE_DEADLINE: Duration = Duration::from_millis(500);
+/// How long a new connection may take to be had, TLS and login included.
+const CONNECT_DEADLINE: Duration = Duration::from_secs(2);
 /// How long a statement of a request may take.
 const STATEMENT_DEADLINE: Duration = Duration::from_secs(2);
 /// How long a statement may take that reads much: for the published copy, or many rules at once.
@@ -38,20 +47,17 @@ pub(crate) type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 /// A Postgres server.
 #[derive(Clone)]
 pub struct Postgres {
-    config: Config,
+    connector: Connector,
     pool: Pool,
 }
 
 impl Postgres {
+    /// The server of a URL; with a `signer` one logs in by IAM.
+    ///
     /// # Errors
     /// What would be right; the URL, which may hold a password, is not quoted.
-    pub(crate) fn parse(url: &str) -> Result<Self, String> {
-        let mut config: Config = url
-            .parse()
-            .map_err(|_| "must be like postgres://user:password@host:5432/database".to_owned())?;
-        if config.get_ssl_mode() == SslMode::Require {
-            return Err("must not ask for sslmode=require: TLS is not supported".to_owned());
-        }
+    pub(crate) fn parse(url: &str, signer: Option<Signer>) -> Result<Self, String> {
+        let mut config: Config = url.parse().map_err(|error| malformed(&error))?;
         if config.get_hosts().is_empty() {
             return Err("must name a host".to_owned());
         }
@@ -60,9 +66,13 @@ impl Postgres {
             .tcp_user_timeout(STATEMENT_DEADLINE)
             .keepalives_idle(Duration::from_secs(30))
             .application_name("weir");
-        let manager = Manager::from_config(
-            config.clone(),
-            NoTls,
+        let connector = match signer {
+            Some(signer) => Connector::with_token(config, signer)?,
+            None => Connector::with_password(config)?,
+        };
+        let manager = Manager::from_connect(
+            connector.config().clone(),
+            connector.clone(),
             ManagerConfig {
                 // A function that was frozen may hold a connection that nobody is at the other end of.
                 recycling_method: RecyclingMethod::Verified,
@@ -70,27 +80,55 @@ impl Postgres {
         );
         let pool = Pool::builder(manager)
             .max_size(CONNECTIONS)
-            .wait_timeout(Some(CONNECT_DEADLINE))
+            .wait_timeout(Some(WAIT_DEADLINE))
             .create_timeout(Some(CONNECT_DEADLINE))
-            .recycle_timeout(Some(CONNECT_DEADLINE / 2))
+            .recycle_timeout(Some(RECYCLE_DEADLINE))
             .runtime(Runtime::Tokio1)
             .build()
             .map_err(|error| error.to_string())?;
-        Ok(Self { config, pool })
+        Ok(Self { connector, pool })
     }
 
     pub(crate) async fn connection(&self) -> Result<Connection, DatabaseError> {
-        let client = self
-            .pool
-            .get()
-            .await
-            .map_err(|error| DatabaseError::Unavailable(error.to_string()))?;
+        let client = self.pool.get().await.map_err(|error| {
+            DatabaseError::Unavailable(match error {
+                PoolError::Backend(error) => causes(&error),
+                error => error.to_string(),
+            })
+        })?;
         Ok(Connection {
             client: Some(client),
             busy: false,
             in_transaction: false,
         })
     }
+}
+
+/// What is wrong with a URL. Of the driver's words only those that quote nothing are told.
+fn malformed(error: &tokio_postgres::Error) -> String {
+    let told = causes(error);
+    if told.contains("`sslmode`") {
+        "must have the sslmode disable, prefer or require: a certificate is always verified in full"
+    } else if ["`sslrootcert`", "`sslcert`", "`sslkey`"]
+        .iter()
+        .any(|name| told.contains(name))
+    {
+        "must name no certificates: besides those that the system trusts, SSL_CERT_FILE names more"
+    } else {
+        "must be like postgres://user:password@host:5432/database"
+    }
+    .to_owned()
+}
+
+/// An error and what it was caused by.
+fn causes(error: &dyn std::error::Error) -> String {
+    let mut told = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        told = format!("{told}: {error}");
+        cause = error.source();
+    }
+    told
 }
 
 /// A connection out of the pool.

@@ -3,10 +3,8 @@
 use std::time::Duration;
 
 use tokio::time::timeout;
-use tokio_postgres::NoTls;
-use tracing::warn;
 
-use super::{Postgres, told};
+use super::{CONNECT_DEADLINE, Postgres, causes, told};
 use crate::database::DatabaseError;
 
 mod embedded {
@@ -33,18 +31,22 @@ impl Postgres {
     }
 
     async fn migrate_in_turn(&self) -> Result<Vec<String>, DatabaseError> {
-        let (mut client, connection) = self.config.connect(NoTls).await.map_err(told)?;
-        let connection = tokio::spawn(async move {
-            if let Err(error) = connection.await {
-                warn!(%error, "the migrating connection ended");
+        let opened = timeout(CONNECT_DEADLINE, self.connector.open()).await;
+        let (mut client, connection) = match opened {
+            Err(_) => {
+                return Err(DatabaseError::Unavailable(format!(
+                    "no connection within {} s",
+                    CONNECT_DEADLINE.as_secs()
+                )));
             }
-        });
+            Ok(opened) => opened.map_err(|error| DatabaseError::Unavailable(causes(&error)))?,
+        };
         let applied = async {
             client.batch_execute(TAKE_TURNS).await.map_err(told)?;
             embedded::migrations::runner()
                 .run_async(&mut client)
                 .await
-                .map_err(|error| failed(&error))
+                .map_err(|error| DatabaseError::Unexpected(causes(&error)))
         }
         .await;
         // Its end gives the lock back.
@@ -56,15 +58,4 @@ impl Postgres {
             .map(ToString::to_string)
             .collect())
     }
-}
-
-/// Why a migration failed: the reason stands in what the error was caused by.
-fn failed(error: &refinery::Error) -> DatabaseError {
-    let mut reason = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        reason = format!("{reason}: {error}");
-        cause = error.source();
-    }
-    DatabaseError::Unexpected(reason)
 }
