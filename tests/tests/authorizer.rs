@@ -7,6 +7,8 @@ use serde_json::{Map, Value, json};
 use tests::issuer::{AUDIENCE, ISSUER, KeyServer, Publication, SigningKey, claims, key_set};
 use tests::{Container, Function, FunctionError, Operator};
 
+use crate::denials;
+
 const KEY: &str = "a-key-of-eve";
 
 /// A call as a REST API asks about it.
@@ -166,6 +168,7 @@ async fn a_change_holds_in_every_container_from_the_next_call_on() {
     }
     // One was spent; of two, one is left.
     operator.replace_rule(id, rule("/orders/*", 2)).await;
+    denials::are_forgotten().await;
     let answer = two.invoke(&call(Some(KEY))).await.unwrap();
     assert_eq!(
         (effect(&answer), &answer["context"]["limit"]),
@@ -175,6 +178,7 @@ async fn a_change_holds_in_every_container_from_the_next_call_on() {
     assert_eq!(effect(&answer), "Deny");
 
     operator.delete_key("eve", second).await;
+    denials::are_forgotten().await;
     for container in [&one, &two] {
         let answer = container.invoke(&call(Some("a-second-key"))).await;
         assert_eq!(answer, Err(unauthorized()));
@@ -183,6 +187,7 @@ async fn a_change_holds_in_every_container_from_the_next_call_on() {
     operator
         .replace_client("eve", json!({ "status": "terminated" }))
         .await;
+    denials::are_forgotten().await;
     for container in [&one, &two] {
         let answer = container.invoke(&call(Some(KEY))).await;
         assert_eq!(answer, Err(unauthorized()));

@@ -437,7 +437,13 @@ async fn a_looser_fallback_is_asked_for_nothing_that_redis_denies() {
         assert_eq!(ask().await, "limit");
     }
     redis.stop(End::Kill);
-    for _ in 0..3 {
+    // What Redis has denied is repeated for a second.
+    let mut first = ask().await;
+    while first == "limit" {
+        first = ask().await;
+    }
+    assert_eq!(first, "rule");
+    for _ in 0..2 {
         assert_eq!(ask().await, "rule");
     }
     assert_eq!(ask().await, "store_unavailable");

@@ -7,6 +7,7 @@ use tests::{Container, Function};
 use uuid::Uuid;
 
 use crate::control::Control;
+use crate::denials;
 use crate::walks::{World, passed};
 
 /// A rule of three a day, for the resource.
@@ -42,7 +43,9 @@ impl Counting {
     }
 
     async fn reset(&self, body: Value) -> Value {
-        self.world.say("POST", "/ratelimit/reset", body).await
+        let answer = self.world.say("POST", "/ratelimit/reset", body).await;
+        denials::are_forgotten().await;
+        answer
     }
 
     /// How many of five calls of a client pass, in turn through both containers.
@@ -144,6 +147,7 @@ async fn a_rule_that_is_reset_starts_fresh_for_every_owner_and_no_other_rule_doe
     assert_eq!(counting.passed("eve", "/a").await, 0);
     let longer = json!({"resource": "/a", "limit": 4, "time_window": 86_400});
     counting.world.say("PUT", &path, longer).await;
+    denials::are_forgotten().await;
     assert_eq!(counting.passed("eve", "/a").await, 1);
 }
 
@@ -191,6 +195,7 @@ async fn the_holder_of_a_key_starts_fresh_too() {
         json!({"client": "eve", "rule_id": made["id"]}),
     ] {
         world.say("POST", "/ratelimit/reset", body).await;
+        denials::are_forgotten().await;
         assert_eq!(passed(&[&two, &one], &eve, 5).await, 3);
         assert_eq!(passed(&[&one, &two], &bob, 2).await, 0);
     }
@@ -208,6 +213,7 @@ async fn who_is_known_by_its_address_alone_starts_fresh_with_the_rule() {
     assert_eq!(passed(&[&authorizer], "", 5).await, 3);
     let reset = json!({"rule_id": made["id"]});
     world.say("POST", "/ratelimit/reset", reset).await;
+    denials::are_forgotten().await;
     assert_eq!(passed(&[&authorizer], "", 5).await, 3);
 }
 
@@ -288,6 +294,7 @@ async fn a_reset_that_could_not_be_announced_is_pending_and_the_schedule_brings_
     }
     assert_eq!(counting.passed("eve", "/a").await, 0);
     world.scheduled().await;
+    denials::are_forgotten().await;
     for client in ["eve", "bob"] {
         assert_eq!(counting.passed(client, "/a").await, 3);
     }

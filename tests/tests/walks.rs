@@ -12,6 +12,8 @@ use tests::{Container, Function, FunctionError, Operator, Region, stores};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
+use crate::denials;
+
 /// Longer than any delivery here should take on a slow and busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -120,6 +122,7 @@ impl World {
     async fn replace_rule(&self, id: &str, limit: u64) {
         self.say("PUT", &format!("/ratelimit/rules/{id}"), rule(limit))
             .await;
+        denials::are_forgotten().await;
     }
 
     /// What the schedule does each minute.
@@ -261,6 +264,7 @@ async fn messages_that_are_lost_doubled_or_reordered_end_in_the_newest_rule() {
     assert_eq!(passed(&[&authorizer], &key, 2).await, 0);
     world.region.topic.release(Order::Reversed);
     assert!(world.region.topic.settled(PATIENCE).await);
+    denials::are_forgotten().await;
     assert_eq!(passed(&[&authorizer], &key, 9).await, 4);
 
     world.region.topic.set(Mode::Drop);
@@ -269,6 +273,7 @@ async fn messages_that_are_lost_doubled_or_reordered_end_in_the_newest_rule() {
     // The next message that arrives brings all that was missed.
     world.region.topic.set(Mode::Deliver);
     world.client("bob", "free").await;
+    denials::are_forgotten().await;
     assert_eq!(passed(&[&authorizer], &key, 9).await, 3);
 }
 

@@ -110,6 +110,16 @@ impl Decision {
         self.client.as_ref().map_or("", |client| &client.id)
     }
 
+    /// The same, told so much later: there is so much less to wait.
+    pub(crate) fn told_later(mut self, since: Duration) -> Self {
+        if let Some(told) = &mut self.told {
+            for time in [&mut told.reset, &mut told.wait] {
+                *time = time.map(|time| time.saturating_sub(since));
+            }
+        }
+        self
+    }
+
     /// The client's tier.
     pub fn tier(&self) -> Option<Tier> {
         self.client.as_ref().and_then(|client| client.tier)

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use crate::config::Config;
 use crate::decision::{Refusal, Verdict};
+use crate::denials::Denials;
 use crate::explain::{Basis, Sheet, Supposition};
 use crate::fallback::Fallback;
 use crate::looks::Looks;
@@ -74,6 +75,7 @@ pub struct Limiter {
     views: Views,
     pub(crate) registry: Registry,
     looks: Looks,
+    denials: Denials,
     fallback: Fallback,
 }
 
@@ -97,9 +99,7 @@ impl Failure {
 }
 
 impl From<StoreError> for Failure {
-    fn from(error: StoreError) -> Self {
-        // The store tells when an outage begins and when it ends; one line a request would drown that.
-        tracing::debug!(%error, "no answer from the store");
+    fn from(_: StoreError) -> Self {
         Failure::StoreOut
     }
 }
@@ -108,6 +108,7 @@ impl Limiter {
     /// A limiter that has loaded nothing yet.
     pub fn new(config: Config, store: Store) -> Self {
         Self {
+            denials: Denials::default(),
             fallback: Fallback::new(config.fallback_percent),
             config,
             store,
@@ -146,19 +147,27 @@ impl Limiter {
     }
 
     pub(crate) async fn answer(&self, question: Question<'_>) -> Verdict {
-        let view = match self.views.current() {
-            Some(view) => view,
+        let deadline = Instant::now() + self.config.redis_timeout;
+        let patience = self.config.load_timeout;
+        let deadline = self
+            .views
+            .resolve_doubt(&self.store, &self.registry, deadline, patience)
+            .await;
+        let (view, deadline) = match self.views.current() {
+            Some(view) => (view, deadline),
             None => match self.catch_up(0, self.config.load_timeout).await {
-                Ok(view) => view,
+                Ok(view) => (view, Instant::now() + self.config.redis_timeout),
                 Err(error) => {
                     tracing::debug!(%error, "the rules could not be loaded");
                     return Verdict::StoreOut;
                 }
             },
         };
-        let started = Instant::now();
-        let deadline = started + self.config.redis_timeout;
-        match self.attempt(question, &view, deadline, false).await {
+        let lost = self.views.is_lost();
+        if lost {
+            tracing::error!(stale_decisions = 1, "these rules are of what was lost");
+        }
+        match self.attempt(question, &view, deadline, lost).await {
             Ok(verdict) => return verdict,
             Err(Failure::StoreOut) => return Verdict::StoreOut,
             Err(Failure::Refused { refusal, .. }) => return Verdict::Refused(refusal),
@@ -326,20 +335,28 @@ impl Limiter {
             lanes: &lanes,
             buckets: &plan.buckets,
         };
+        // In memory there is no trip to save.
+        let counts = !settled && !degraded && !known.registry_out;
+        let repeats = counts && known.sheet.is_none() && !self.store.is_memory();
+        if repeats && let Some((answers, since)) = self.denials.recall(view.stamp, &plan.buckets) {
+            return decided(plan.answered(client, &answers, false).told_later(since));
+        }
         let asked = Moment::now();
         // Which buckets are the caller's, only the registry knows: without it, none is asked.
         let reply = if known.registry_out {
             None
         } else {
             let reply = self.store.ask(&call, deadline).await;
-            reply
-                .inspect_err(|error| tracing::debug!(%error, "no answer from the store"))
-                .ok()
+            reply.inspect_err(|error| self.note_failure(error)).ok()
         };
         match reply {
             Some(Reply::Answers(answers)) => {
                 if plan.buckets.is_empty() && !stale {
                     self.looks.remember(own, view.stamp, asked);
+                }
+                if repeats {
+                    self.denials
+                        .note(view.stamp, &plan.buckets, &answers, asked);
                 }
                 if let Some(sheet) = known.sheet
                     && !stale
@@ -398,10 +415,18 @@ impl Limiter {
                 refused
             }
             Err(error) => {
-                tracing::debug!(%error, "refused by the last that was known: no answer from the store");
+                self.note_failure(&error);
+                tracing::debug!("refused by the last that was known");
                 refused
             }
         }
+    }
+
+    /// Notes that the store did not answer. It tells itself when an outage begins and when it ends: a line for each request would
+    /// drown that.
+    pub(crate) fn note_failure(&self, error: &StoreError) {
+        tracing::debug!(%error, "no answer from the store");
+        self.views.note_failure();
     }
 
     /// Whether a look at the lane serves. In memory there is no trip to save.

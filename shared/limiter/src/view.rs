@@ -1,10 +1,10 @@
 //! The rules that this container has, and catching up with what was published since.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use foldhash::HashMap;
-use limits::{Rule, RuleSet};
+use limits::{Moment, Rule, RuleSet};
 use limits_redis::published::{PAGE, PublishedRule, read_chunk};
 use limits_redis::{Changes, Store, StoreError};
 use tokio::time::{Instant, timeout_at};
@@ -28,7 +28,32 @@ pub struct Views {
     current: Mutex<Option<Arc<View>>>,
     /// One request catches up, the others wait for it. What was read is kept when its time is over, and gone on with.
     catching_up: tokio::sync::Mutex<Option<Progress>>,
+    doubt: Mutex<Doubt>,
 }
+
+/// Whether what is published may have been replaced by something older: lost, and published again by a clock that was set back.
+/// No lane would ever tell, as none is newer than the view.
+#[derive(Debug, Default)]
+struct Doubt {
+    trust: Trust,
+    /// When that was last looked into.
+    asked: Option<Moment>,
+}
+
+/// How far the view in force is trusted.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Trust {
+    /// Every lane tells when it is old.
+    #[default]
+    Whole,
+    /// Redis did not answer, or had lost something: it may be another one.
+    Doubted,
+    /// What is published is older: these rules are of what was lost.
+    Lost,
+}
+
+/// How often a doubt is looked into at most.
+const PAUSE: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 struct Progress {
@@ -60,13 +85,26 @@ impl Views {
         registry: &Registry,
         patience: Duration,
     ) -> Result<Arc<View>, StoreError> {
+        self.lead_on(Some(behind), store, registry, patience).await
+    }
+
+    /// Leads on from a view that was found to be behind; from none: begins afresh.
+    async fn lead_on(
+        &self,
+        behind: Option<u64>,
+        store: &Store,
+        registry: &Registry,
+        patience: Duration,
+    ) -> Result<Arc<View>, StoreError> {
         let deadline = Instant::now() + patience;
         let gate = timeout_at(deadline, self.catching_up.lock()).await;
         let mut progress = gate.map_err(|_| StoreError::Timeout)?;
-        let since = match self.current() {
-            Some(view) if view.stamp > behind => return Ok(view),
-            Some(view) => view.stamp,
-            None => 0,
+        let since = match (self.current(), behind) {
+            (Some(view), Some(behind)) if view.stamp > behind => return Ok(view),
+            (Some(view), Some(_)) => view.stamp,
+            // Another one has begun afresh meanwhile.
+            (Some(view), None) if self.doubt().trust == Trust::Whole => return Ok(view),
+            (_, None) | (None, _) => 0,
         };
         if progress
             .as_ref()
@@ -89,12 +127,78 @@ impl Views {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         let view = Arc::make_mut(current.get_or_insert_default());
         view.apply(done);
+        if since == 0 {
+            self.doubt().trust = Trust::Whole;
+        }
         Ok(Arc::clone(current.get_or_insert_default()))
+    }
+
+    fn doubt(&self) -> MutexGuard<'_, Doubt> {
+        self.doubt.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that Redis did not answer, or had lost something.
+    pub(crate) fn note_failure(&self) {
+        let mut doubt = self.doubt();
+        if doubt.trust == Trust::Whole {
+            doubt.trust = Trust::Doubted;
+        }
+    }
+
+    /// Whether the view in force is known to be of what was lost.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.doubt().trust == Trust::Lost
+    }
+
+    /// Whether a doubt is to be looked into, by whoever is told so.
+    fn doubt_is_due(&self) -> bool {
+        let mut doubt = self.doubt();
+        let due = doubt.trust != Trust::Whole && doubt.asked.is_none_or(|at| at.elapsed() >= PAUSE);
+        if due {
+            doubt.asked = Some(Moment::now());
+        }
+        due
+    }
+
+    /// Looks into a doubt, once a second at most, by `deadline`: whether what is published is older than the view in force. Where it
+    /// is, that view is replaced, in `patience`; as long as that does not succeed, it is lost. Gives the deadline back, which that
+    /// patience is not taken from.
+    pub(crate) async fn resolve_doubt(
+        &self,
+        store: &Store,
+        registry: &Registry,
+        deadline: Instant,
+        patience: Duration,
+    ) -> Instant {
+        let Some(view) = self.current().filter(|_| self.doubt_is_due()) else {
+            return deadline;
+        };
+        match store.changes(view.stamp, deadline).await {
+            Ok(Some(changes)) if changes.stamp >= view.stamp => self.doubt().trust = Trust::Whole,
+            Ok(Some(_)) => {
+                drop(view);
+                let begun = Instant::now();
+                tracing::warn!(
+                    "what is published is older than what was: the rules are loaded afresh"
+                );
+                self.doubt().trust = Trust::Lost;
+                if let Err(error) = self.lead_on(None, store, registry, patience).await {
+                    tracing::debug!(%error, "the rules could not be loaded afresh");
+                }
+                return deadline + begun.elapsed();
+            }
+            // Nothing is published, or nothing was answered: no news.
+            Ok(None) | Err(_) => {}
+        }
+        deadline
     }
 }
 
 impl Progress {
     fn new(since: u64, mut changes: Changes) -> Result<Self, StoreError> {
+        // From the beginning, whatever is not among it is no more.
+        changes.fresh |= since == 0;
+        changes.forget |= since == 0;
         let bodies = std::mem::take(&mut changes.bodies);
         let mut progress = Self {
             since,

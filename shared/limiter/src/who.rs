@@ -147,7 +147,8 @@ impl Limiter {
         if !fresh && let Some(client) = self.registry.get(&remembered) {
             return Ok(client);
         }
-        match self.store.lookup(name, deadline).await? {
+        let found = self.store.lookup(name, deadline).await;
+        match found.inspect_err(|error| self.note_failure(error))? {
             Lookup::Found(client) => {
                 let client = Arc::new(client);
                 self.registry
