@@ -1,6 +1,6 @@
 # What there is to do here. Each target works on a fresh Debian with Rust; elsewhere `make setup` says what it misses.
 
-.PHONY: help setup run watch test lint
+.PHONY: help setup run watch test chaos lint
 
 help:
 	@grep -E '^[a-z]+:.*#' $(MAKEFILE_LIST) | sed 's/:.*#/\t/'
@@ -17,6 +17,9 @@ watch: setup # the real functions under cargo lambda watch, on a Redis and a Pos
 
 test: setup # every test, on private stores
 	cargo test --workspace --locked
+
+chaos: setup # two minutes of faults under traffic in each topology, and the account; ARGS='SECONDS primary|sentinel|cluster' for less or more
+	cargo run --locked -p tests --example chaos -- $(ARGS)
 
 lint: setup # formatting, clippy, documentation, dependencies, template
 	cargo fmt --all --check

@@ -59,9 +59,9 @@ fn built() -> &'static Path {
         let program = std::env::current_exe().expect("a test knows its own path");
         let folder = program
             .parent()
-            .filter(|folder| folder.ends_with("deps"))
+            .filter(|folder| folder.ends_with("deps") || folder.ends_with("examples"))
             .and_then(Path::parent)
-            .expect("cargo puts tests into TARGET/PROFILE/deps");
+            .expect("cargo puts tests into TARGET/PROFILE/deps, and examples beside");
         let target = folder.parent().expect("a profile lies in a target folder");
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut command = Command::new(cargo);

@@ -6,6 +6,7 @@ pub mod answer;
 mod binaries;
 mod bridge;
 pub mod certificates;
+pub mod chaos;
 pub mod console;
 mod container;
 pub mod issuer;

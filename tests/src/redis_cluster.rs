@@ -5,7 +5,10 @@ use std::{collections::BTreeMap, ops::RangeInclusive, slice};
 use local::servers::{Redis, Role, Setup, User};
 use redis::cmd;
 
-use crate::console::{ask, ask_exactly, line, wait_for};
+use crate::{
+    Line,
+    console::{ask, ask_exactly, line, wait_for},
+};
 
 const PRIMARIES: usize = 3;
 const SLOTS: u16 = 16_384;
@@ -28,6 +31,8 @@ const SETTINGS: [&str; 8] = [
 pub struct RedisCluster {
     nodes: Vec<Redis>,
     ids: Vec<String>,
+    /// One for each node, or none at all.
+    lines: Vec<Line>,
 }
 
 /// A slot on its way from one primary to another. While it is, the first serves the keys that it still has, and sends whoever
@@ -56,6 +61,16 @@ impl RedisCluster {
 
     /// The same with more for each node; its role is no matter.
     pub async fn start_as(replicas: usize, setup: &Setup) -> Self {
+        Self::launch(replicas, setup, false).await
+    }
+
+    /// The same behind lines: each node is known to clients, to its replicas and to its primary by a line's port alone. The talk
+    /// of the nodes about each other has ways of its own.
+    pub async fn start_behind_lines(replicas: usize) -> Self {
+        Self::launch(replicas, &Setup::default(), true).await
+    }
+
+    async fn launch(replicas: usize, setup: &Setup, with_lines: bool) -> Self {
         let settings = SETTINGS.map(str::to_owned).into_iter();
         let setup = Setup {
             role: Role::ClusterNode,
@@ -70,7 +85,15 @@ impl RedisCluster {
         for node in &nodes {
             ids.push(ask(node, "CLUSTER MYID").await.unwrap());
         }
-        let cluster = Self { nodes, ids };
+        let mut lines = Vec::new();
+        for node in nodes.iter().filter(|_| with_lines) {
+            let line = Line::to(node.port()).await;
+            let announce = format!("CONFIG SET cluster-announce-port {}", line.port());
+            let _: () = ask(node, &announce).await.unwrap();
+            let _: () = ask(node, "CONFIG REWRITE").await.unwrap();
+            lines.push(line);
+        }
+        let cluster = Self { nodes, ids, lines };
         cluster.form().await;
         cluster
     }
@@ -86,9 +109,9 @@ impl RedisCluster {
             let add = format!("CLUSTER ADDSLOTSRANGE {} {}", slots.start(), slots.end());
             let _: () = ask(node, &add).await.unwrap();
         }
-        for other in &self.nodes[1..] {
+        for (index, other) in self.nodes.iter().enumerate().skip(1) {
             let bus: Vec<String> = ask(other, "CONFIG GET cluster-port").await.unwrap();
-            let meet = format!("CLUSTER MEET 127.0.0.1 {} {}", other.port(), bus[1]);
+            let meet = format!("CLUSTER MEET 127.0.0.1 {} {}", self.port(index), bus[1]);
             let _: () = ask(&self.nodes[0], &meet).await.unwrap();
         }
         for (index, node) in self.nodes.iter().enumerate().skip(PRIMARIES) {
@@ -109,9 +132,8 @@ impl RedisCluster {
             Some(_) => "rediss+cluster",
             None => "redis+cluster",
         };
-        let addresses = self.nodes.iter();
-        let addresses: Vec<String> = addresses
-            .map(|node| format!("127.0.0.1:{}", node.port()))
+        let addresses: Vec<String> = (0..self.nodes.len())
+            .map(|index| format!("127.0.0.1:{}", self.port(index)))
             .collect();
         format!("{scheme}://{}{}", first.credentials(), addresses.join(","))
     }
@@ -129,6 +151,17 @@ impl RedisCluster {
     /// A node, to stop, pause, resume or restart.
     pub fn node_mut(&mut self, index: usize) -> &mut Redis {
         &mut self.nodes[index]
+    }
+
+    /// The line before a node.
+    pub fn line(&self, index: usize) -> &Line {
+        &self.lines[index]
+    }
+
+    /// Where clients find a node.
+    fn port(&self, index: usize) -> u16 {
+        let line = self.lines.get(index);
+        line.map_or_else(|| self.nodes[index].port(), Line::port)
     }
 
     /// Which node serves the slot, as the others see it once they agree.

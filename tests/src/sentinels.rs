@@ -4,7 +4,10 @@ use std::{collections::HashMap, time::Duration};
 
 use local::servers::{Redis, Role, Setup, Watched};
 
-use crate::console::{ask, line, wait_for};
+use crate::{
+    Line,
+    console::{ask, line, wait_for},
+};
 
 /// The name by which clients ask for the primary.
 const NAME: &str = "weir";
@@ -15,30 +18,53 @@ const SENTINELS: usize = 3;
 pub struct Sentinels {
     nodes: Vec<Redis>,
     sentinels: Vec<Redis>,
+    /// One for each server, or none at all.
+    lines: Vec<Line>,
 }
 
 impl Sentinels {
     /// Starts all, and waits until every sentinel knows of everybody. Takes some seconds.
     pub async fn start(replicas: usize) -> Self {
+        Self::launch(replicas, false).await
+    }
+
+    /// The same behind lines: each server is known to clients, to the others and to the sentinels by a line's port alone.
+    pub async fn start_behind_lines(replicas: usize) -> Self {
+        Self::launch(replicas, true).await
+    }
+
+    async fn launch(replicas: usize, with_lines: bool) -> Self {
         let start =
             |setup: &Setup| Redis::start_as(setup).unwrap_or_else(|error| panic!("{error}"));
+        let settings = ["--repl-diskless-sync-delay", "0"].map(str::to_owned);
         let single = Setup {
-            arguments: ["--repl-diskless-sync-delay", "0"]
-                .map(str::to_owned)
-                .to_vec(),
+            arguments: settings.to_vec(),
             ..Setup::default()
         };
         let nodes: Vec<Redis> = (0..=replicas).map(|_| start(&single)).collect();
-        let primary = nodes[0].port();
-        for replica in &nodes[1..] {
-            let copy = format!("REPLICAOF 127.0.0.1 {primary}");
+        let mut all = Self {
+            nodes,
+            sentinels: Vec::new(),
+            lines: Vec::new(),
+        };
+        for node in all.nodes.iter().filter(|_| with_lines) {
+            let line = Line::to(node.port()).await;
+            let announce = format!("CONFIG SET replica-announce-port {}", line.port());
+            let _: () = ask(node, &announce).await.unwrap();
+            let _: () = ask(node, "CONFIG REWRITE").await.unwrap();
+            all.lines.push(line);
+        }
+        let copy = format!("REPLICAOF 127.0.0.1 {}", all.port(0));
+        for replica in &all.nodes[1..] {
             let _: () = ask(replica, &copy).await.unwrap();
             // It is one after a restart too.
             let _: () = ask(replica, "CONFIG REWRITE").await.unwrap();
         }
+        // Sentinels look at a primary's replicas only each ten seconds: they are there before.
+        all.in_step(0).await;
         let watched = Watched {
             name: NAME.to_owned(),
-            port: primary,
+            port: all.port(0),
             quorum: 2,
             down_after: Duration::from_millis(500),
             failover_timeout: Duration::from_secs(3),
@@ -47,16 +73,7 @@ impl Sentinels {
             role: Role::Sentinel(watched),
             ..Setup::default()
         };
-        let all = Self {
-            nodes,
-            sentinels: Vec::new(),
-        };
-        // Sentinels look at a primary's replicas only each ten seconds: they are there before.
-        all.in_step(0).await;
-        let all = Self {
-            sentinels: (0..SENTINELS).map(|_| start(&sentinel)).collect(),
-            ..all
-        };
+        all.sentinels = (0..SENTINELS).map(|_| start(&sentinel)).collect();
         all.settled().await;
         all
     }
@@ -78,6 +95,17 @@ impl Sentinels {
     /// A server, to stop, pause, resume or restart.
     pub fn node_mut(&mut self, index: usize) -> &mut Redis {
         &mut self.nodes[index]
+    }
+
+    /// The line before a server.
+    pub fn line(&self, index: usize) -> &Line {
+        &self.lines[index]
+    }
+
+    /// Where clients find a server.
+    fn port(&self, index: usize) -> u16 {
+        let line = self.lines.get(index);
+        line.map_or_else(|| self.nodes[index].port(), Line::port)
     }
 
     /// A sentinel, to stop, pause, resume or restart.
@@ -160,7 +188,7 @@ impl Sentinels {
             }
         }
         let port = agreed?;
-        let index = self.nodes.iter().position(|node| node.port() == port)?;
+        let index = (0..self.nodes.len()).find(|&index| self.port(index) == port)?;
         if self.nodes[index].is_serving() {
             let info: String = ask(&self.nodes[index], "INFO replication").await.ok()?;
             return (line(&info, "role") == "master").then_some(index);

@@ -5,11 +5,10 @@
 mod algorithms;
 mod audit;
 mod authorizer;
+mod chaos;
 mod check;
 mod clients;
-mod clusters;
 mod conformance;
-mod connections;
 mod containers;
 mod control;
 mod counters;
