@@ -16,8 +16,8 @@ use std::sync::LazyLock;
 
 use limits::bucket::Bucket;
 
-use crate::connection::Script;
 use crate::keys::Keys;
+use crate::script::Script;
 use crate::take;
 
 pub(crate) static GIVE: LazyLock<Script> =

@@ -32,6 +32,46 @@ const TAGS: [u16; limits::lane::LANES] = [
     427, 53, 423, 57, 233, 147, 237, 143, 48, 220, 150, 224, 40, 228, 44, 430,
 ];
 
+/// Where a key lies, as far as that decides which server has it: all that has one hash tag.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// In a lane.
+    Lane(Lane),
+    /// With the published rules.
+    Rules,
+}
+
+impl Place {
+    /// How many there are.
+    pub(crate) const COUNT: usize = limits::lane::LANES + 1;
+
+    /// Every place, by index.
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        Lane::all().map(Place::Lane).chain([Place::Rules])
+    }
+
+    /// Its number, below [`Place::COUNT`].
+    pub(crate) fn index(self) -> usize {
+        match self {
+            Place::Lane(lane) => usize::from(lane.0),
+            Place::Rules => limits::lane::LANES,
+        }
+    }
+
+    /// Its slot in a cluster: CRC-16 (XMODEM) of the hash tag, modulo 16,384.
+    pub(crate) fn slot(self) -> u16 {
+        const CRC: crc::Crc<u16> = crc::Crc::<u16>::new(&crc::CRC_16_XMODEM);
+        let checksum = match self {
+            Place::Lane(lane) => CRC.checksum(TAGS[usize::from(lane.0)].to_string().as_bytes()),
+            Place::Rules => CRC.checksum(RULES.as_bytes()),
+        };
+        checksum % 16_384
+    }
+}
+
+/// The hash tag of the published rules.
+const RULES: &str = "rules";
+
 /// Formats keys under one prefix.
 #[derive(Debug, Clone)]
 pub struct Keys {
@@ -110,7 +150,7 @@ impl Keys {
     }
 
     fn of_rules(&self, name: &str) -> String {
-        format!("{}:{{rules}}:{name}", self.prefix)
+        format!("{}:{{{RULES}}}:{name}", self.prefix)
     }
 }
 
@@ -147,6 +187,21 @@ mod tests {
                     .all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
             );
         }
+    }
+
+    #[test]
+    fn lanes_lie_evenly_over_the_slots_of_a_cluster() {
+        for lane in Lane::all() {
+            let slots = 64 * u16::from(lane.0);
+            assert!(
+                (slots..slots + 64).contains(&Place::Lane(lane).slot()),
+                "{lane:?}"
+            );
+        }
+        // As `CLUSTER KEYSLOT rules` tells it.
+        assert_eq!(Place::Rules.slot(), 13_076);
+        let indexes: Vec<usize> = Place::all().map(Place::index).collect();
+        assert_eq!(indexes, (0..Place::COUNT).collect::<Vec<_>>());
     }
 
     #[test]

@@ -3,14 +3,21 @@
 //! [`Store`] is what the request path asks; [`publish`] is how `refresh` writes. `take.lua` is the one script that decides, and
 //! `give.lua` gives back what a decision that came to nothing had taken.
 
-pub mod connection;
+mod address;
+mod ask;
+mod breaker;
+mod fault;
 pub mod give;
 pub mod keys;
 pub mod memory;
+mod node;
 pub mod publish;
 pub mod published;
+mod script;
 pub mod store;
 pub mod take;
+mod tls;
+mod topology;
 
 pub use publish::{LaneState, Page, Published, Version};
 pub use published::{Changes, Lookup};

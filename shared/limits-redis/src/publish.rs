@@ -4,7 +4,9 @@
 
 use std::str::FromStr;
 use std::sync::LazyLock;
+use std::time::Duration;
 
+use futures::future::try_join_all;
 use limits::Lane;
 use limits::registry::{Client, Name};
 use redis::{FromRedisValue, Value};
@@ -12,14 +14,17 @@ use serde_json::json;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use crate::connection::{PATIENCE, Script};
-use crate::keys::hashed;
+use crate::keys::{Place, hashed};
+use crate::script::Script;
 use crate::store::{RedisStore, Store, StoreError};
 
 static PUT: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("put.lua").to_owned()));
 static ENTRIES: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("entries.lua").to_owned()));
 static MOVE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("move.lua").to_owned()));
+
+/// How long `refresh` and the like wait for one answer: they hold up nobody, and a large page may take its time.
+pub const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long the mark of a deletion is kept, in ms: longer than any writer that was held up can live.
 const DELETION_KEPT_MS: u64 = 24 * 60 * 60 * 1000;
@@ -210,9 +215,10 @@ impl RedisStore {
         let mut command = redis::cmd("HMGET");
         command.arg(self.keys.head());
         command.arg(&["stamp", "all", "history", "revision", "change"]);
+        let deadline = Instant::now() + PATIENCE;
         let reply = self
-            .node
-            .command(&command, Instant::now() + PATIENCE)
+            .servers
+            .ask_patiently(Place::Rules, &command, deadline)
             .await?;
         type Shape = (
             Option<u64>,
@@ -238,23 +244,24 @@ impl RedisStore {
 
     async fn published(&self) -> Result<(Option<Published>, Vec<LaneState>), StoreError> {
         let head = self.head().await?;
-        let mut pipeline = redis::pipe();
-        for lane in Lane::all() {
-            pipeline
-                .cmd("MGET")
-                .arg(self.keys.epoch(lane))
-                .arg(self.keys.reached(lane));
-        }
-        let replies = self
-            .node
-            .pipeline(&pipeline, Instant::now() + PATIENCE)
+        // All at once, over one connection to each server.
+        let lanes = try_join_all(Lane::all().map(|lane| self.lane(lane))).await?;
+        Ok((head, lanes))
+    }
+
+    async fn lane(&self, lane: Lane) -> Result<LaneState, StoreError> {
+        let mut command = redis::cmd("MGET");
+        command
+            .arg(self.keys.epoch(lane))
+            .arg(self.keys.reached(lane));
+        let deadline = Instant::now() + PATIENCE;
+        let reply = self
+            .servers
+            .ask_patiently(Place::Lane(lane), &command, deadline)
             .await?;
-        let lanes = replies.into_iter().map(|reply| {
-            let (epoch, reached): (Option<u64>, Option<String>) = shape(reply)?;
-            let reached = reached.and_then(|text| text.parse().ok());
-            Ok(LaneState { epoch, reached })
-        });
-        Ok((head, lanes.collect::<Result<_, StoreError>>()?))
+        let (epoch, reached): (Option<u64>, Option<String>) = shape(reply)?;
+        let reached = reached.and_then(|text| text.parse().ok());
+        Ok(LaneState { epoch, reached })
     }
 
     async fn put(&self, page: &Page) -> Result<u64, StoreError> {
@@ -286,8 +293,7 @@ impl RedisStore {
             arguments.push(body.clone());
         }
         arguments.extend(page.names.iter().map(hashed));
-        let deadline = Instant::now() + PATIENCE;
-        let stamp = self.node.script(&PUT, &keys, &arguments, deadline).await?;
+        let stamp = self.run(Place::Rules, &PUT, &keys, &arguments).await?;
         shape::<Option<u64>>(stamp)?.ok_or(StoreError::LaneLost)
     }
 
@@ -315,11 +321,28 @@ impl RedisStore {
                 None => String::new(),
             });
         }
+        let lane = entries
+            .first()
+            .map_or(Lane::SHARED, |(name, _)| name.lane());
+        let place = Place::Lane(lane);
         let deadline = Instant::now() + PATIENCE;
-        self.node
-            .script(&ENTRIES, &keys, &arguments, deadline)
-            .await?;
-        Ok(())
+        let all = self
+            .servers
+            .script(place, &ENTRIES, &keys, &arguments, deadline);
+        match all.await {
+            Ok(_) => Ok(()),
+            Err(error) if error.is_parted() => {
+                // Parted between two servers: each by itself is found wherever it is.
+                let (version, clients) = arguments.split_at(3);
+                for (key, client) in keys.iter().zip(clients) {
+                    let arguments = [version, std::slice::from_ref(client)].concat();
+                    let keys = std::slice::from_ref(key);
+                    self.run(place, &ENTRIES, keys, &arguments).await?;
+                }
+                Ok(())
+            }
+            Err(_) => self.run(place, &ENTRIES, &keys, &arguments).await.map(drop),
+        }
     }
 
     async fn move_lanes(
@@ -327,26 +350,36 @@ impl RedisStore {
         stamp: u64,
         lanes: &[(Lane, Option<Version>)],
     ) -> Result<(), StoreError> {
-        let deadline = Instant::now() + PATIENCE;
-        let mut calls = lanes.iter().map(|(lane, reached)| {
+        let calls = lanes.iter().map(|(lane, reached)| async move {
             let keys = [self.keys.epoch(*lane), self.keys.reached(*lane)];
             let version = reached.map(|reached| (reached.history, reached.revision));
             let (history, revision) = version.unzip();
             let text = |number: Option<u64>| number.map(|n| n.to_string()).unwrap_or_default();
-            (keys, [stamp.to_string(), text(history), text(revision)])
+            let arguments = [stamp.to_string(), text(history), text(revision)];
+            self.run(Place::Lane(*lane), &MOVE, &keys, &arguments).await
         });
-        // The first alone, so that the node has the script; the others in one trip.
-        if let Some((keys, arguments)) = calls.next() {
-            self.node.script(&MOVE, &keys, &arguments, deadline).await?;
+        let mut calls = calls.collect::<Vec<_>>().into_iter();
+        // The first alone, so that a server has the script; the others at once.
+        if let Some(first) = calls.next() {
+            first.await?;
         }
-        let mut pipeline = redis::pipe();
-        for (keys, arguments) in calls {
-            pipeline.add_command(MOVE.call_by_hash(&keys, &arguments));
-        }
-        if !pipeline.is_empty() {
-            self.node.pipeline(&pipeline, deadline).await?;
-        }
+        try_join_all(calls).await?;
         Ok(())
+    }
+
+    /// Runs a script of ours for someone who has time. Whatever moves or comes back meanwhile is waited for; what may have been
+    /// executed is not sent again here: all of these are "unless newer", and whoever called compares and repairs.
+    async fn run(
+        &self,
+        place: Place,
+        script: &Script,
+        keys: &[String],
+        arguments: &[String],
+    ) -> Result<Value, StoreError> {
+        let deadline = Instant::now() + PATIENCE;
+        self.servers
+            .script_patiently(place, script, keys, arguments, deadline)
+            .await
     }
 }
 

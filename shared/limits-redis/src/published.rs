@@ -7,13 +7,14 @@ use limits::registry::{Client, Name};
 use limits::{Draft, Fault, Rule};
 use redis::Value;
 use serde_json::value::RawValue;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
-use crate::connection::{Node, Script};
-use crate::keys::Keys;
+use crate::keys::{Keys, Place};
 use crate::publish::Version;
+use crate::script::Script;
 use crate::store::StoreError;
+use crate::topology::{RETRY, Topology};
 
 static CHANGES: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("changes.lua").to_owned()));
@@ -48,20 +49,32 @@ pub enum Lookup {
 }
 
 pub(crate) async fn lookup(
-    node: &Node,
+    servers: &Topology,
     keys: &Keys,
     name: &Name,
     deadline: Instant,
 ) -> Result<Lookup, StoreError> {
     let lane = name.lane();
+    let place = Place::Lane(lane);
+    let keys = [keys.epoch(lane), keys.reached(lane), keys.entry(name)];
     let mut command = redis::cmd("MGET");
-    command
-        .arg(keys.epoch(lane))
-        .arg(keys.reached(lane))
-        .arg(keys.entry(name));
-    let reply = node.command(&command, deadline).await?;
-    let Value::Array(values) = reply else {
-        return Err(StoreError::Malformed("a lookup that is no array"));
+    command.arg(&keys);
+    let values = match servers.ask(place, &command, deadline).await {
+        Ok(Value::Array(values)) => values,
+        Ok(_) => return Err(StoreError::Malformed("a lookup that is no array")),
+        // Parted between two servers: one key by itself is found wherever it is. The epoch last: that it is there then says that
+        // what was read before was not lost.
+        Err(error) if error.is_parted() => {
+            let mut values = Vec::with_capacity(keys.len());
+            for key in keys.iter().rev() {
+                let mut command = redis::cmd("GET");
+                command.arg(key);
+                values.push(servers.ask(place, &command, deadline).await?);
+            }
+            values.reverse();
+            values
+        }
+        Err(error) => return Err(error),
     };
     match values.as_slice() {
         [Value::Nil, ..] | [_, Value::Nil, _] => Err(StoreError::LaneLost),
@@ -89,14 +102,23 @@ pub(crate) fn read_entry(reached: &[u8], entry: &[u8]) -> Result<Lookup, StoreEr
 }
 
 pub(crate) async fn changes(
-    node: &Node,
+    servers: &Topology,
     keys: &Keys,
     since: u64,
     deadline: Instant,
 ) -> Result<Option<Changes>, StoreError> {
     let names = [keys.head(), keys.chunks(), keys.stamps(), keys.names()];
     let arguments = [since.to_string(), PAGE.to_string()];
-    let reply = node.script(&CHANGES, &names, &arguments, deadline).await?;
+    let reply = loop {
+        let reply = servers.script(Place::Rules, &CHANGES, &names, &arguments, deadline);
+        match reply.await {
+            // They are soon together again: there are four, and all of them are there.
+            Err(error) if error.is_parted() && Instant::now() + RETRY < deadline => {
+                sleep(RETRY).await;
+            }
+            reply => break reply?,
+        }
+    };
     if reply == Value::Nil {
         return Ok(None);
     }
@@ -127,14 +149,14 @@ pub(crate) async fn changes(
 }
 
 pub(crate) async fn chunks(
-    node: &Node,
+    servers: &Topology,
     keys: &Keys,
     chunks: &[u16],
     deadline: Instant,
 ) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
     let mut command = redis::cmd("HMGET");
     command.arg(keys.chunks()).arg(chunks);
-    let reply = node.command(&command, deadline).await?;
+    let reply = servers.ask(Place::Rules, &command, deadline).await?;
     redis::from_redis_value(reply).map_err(|_| StoreError::Malformed("chunks of another shape"))
 }
 

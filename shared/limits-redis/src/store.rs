@@ -1,17 +1,23 @@
 //! The one choice between Redis and memory, and what either is asked on the request path.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
+use aws::elasticache_token::{CacheName, ElastiCacheToken};
+use aws::signer::Signer;
 use limits::registry::Name;
 use limits::settings::Settings;
 use thiserror::Error;
 use tokio::time::Instant;
 
-use crate::connection::Node;
+use crate::address::Target;
+use crate::fault::Fault;
 use crate::keys::Keys;
 use crate::memory::Memory;
+use crate::node::Mint;
 use crate::published::{self, Changes, Lookup};
-use crate::take::{self, Call, Reply};
+use crate::take::{Call, Reply};
+use crate::topology::Topology;
 
 /// Why a store did not answer. Never a denial: that is an answer.
 #[derive(Debug, Error)]
@@ -22,6 +28,20 @@ pub enum StoreError {
     /// Redis refused, or the connection to it failed.
     #[error("redis: {0}")]
     Redis(#[from] redis::RedisError),
+    /// Redis did not answer a moment ago, and is left alone: nothing was sent.
+    #[error("left alone after a failure")]
+    Paused,
+    /// No server is known that keeps this: none that was asked could say.
+    #[error("no server is known that keeps it")]
+    Unserved,
+    /// Servers sent the call from one to the other, and none executed it.
+    #[error("sent on too often")]
+    Astray,
+    /// The server is part of a cluster, and keeps only some of the slots.
+    #[error(
+        "the server is part of a cluster: REDIS_URL must begin with redis+cluster:// or rediss+cluster://"
+    )]
+    IsCluster,
     /// A lane has no epoch: what it held is lost, or was never published.
     #[error("nothing is published in this lane")]
     LaneLost,
@@ -30,51 +50,102 @@ pub enum StoreError {
     Malformed(&'static str),
 }
 
+impl StoreError {
+    /// What Redis means by its error, if it is one.
+    pub(crate) fn fault(&self) -> Option<Fault> {
+        match self {
+            StoreError::Redis(error) => Some(Fault::of(error)),
+            _ => None,
+        }
+    }
+
+    /// Whether the keys of a call are parted between two servers: each by itself is found.
+    pub(crate) fn is_parted(&self) -> bool {
+        self.fault() == Some(Fault::TryAgain)
+    }
+}
+
 /// Where counters and the published copy are kept. Cheap to clone; clones share everything.
 #[derive(Debug, Clone)]
 pub enum Store {
-    /// In one Redis primary.
+    /// In Redis.
     Redis(Arc<RedisStore>),
     /// In this process.
     Memory(Arc<Memory>),
 }
 
-/// A Redis primary and the keys that are ours in it.
+/// Redis servers and the keys that are ours in them.
 #[derive(Debug)]
 pub struct RedisStore {
-    pub(crate) node: Node,
+    pub(crate) servers: Topology,
     pub(crate) keys: Keys,
 }
 
+/// How a connection makes itself known.
+#[derive(Debug, Clone)]
+enum Login {
+    /// By what the URL says.
+    Url,
+    /// As the user that the URL names, by the function's role.
+    Iam(CacheName, Signer),
+}
+
+impl Login {
+    fn read(settings: &mut Settings<'_>) -> Option<Self> {
+        let by_role = settings.or("REDIS_AUTH", false, |auth| match auth {
+            "url" => Ok(false),
+            "iam" => Ok(true),
+            _ => Err("must be url or iam".to_owned()),
+        })?;
+        if !by_role {
+            return Some(Login::Url);
+        }
+        let cache = settings.required("REDIS_CACHE_NAME", str::parse);
+        let signer = Signer::from_settings(settings);
+        Some(Login::Iam(cache?, signer?))
+    }
+}
+
+/// What makes a password for each connection.
+fn mint(target: &Target, cache: CacheName, signer: Signer) -> Result<Mint, String> {
+    let user = target.login.username().unwrap_or_default().to_owned();
+    if !target.tls || user.is_empty() || target.login.password().is_some() {
+        return Err(
+            "must with REDIS_AUTH=iam ask for TLS and name a user without a password: rediss://USER@host or rediss+cluster://USER@host"
+                .to_owned(),
+        );
+    }
+    let token = ElastiCacheToken::new(cache, user, signer);
+    Ok(Arc::new(move || {
+        let minted = token.mint(SystemTime::now());
+        minted.map_err(|error| error.to_string())
+    }))
+}
+
 impl Store {
-    /// The store that `REDIS_URL`, `REDIS_AUTH` and `KEY_PREFIX` name. Makes no connection. None where a fault was noted, a missing
-    /// `REDIS_URL` among them.
+    /// The store that `REDIS_URL`, `REDIS_AUTH`, `REDIS_CACHE_NAME` and `KEY_PREFIX` name. Makes no connection. None where a fault
+    /// was noted, a missing `REDIS_URL` among them.
     pub fn from_settings(settings: &mut Settings<'_>) -> Option<Self> {
-        let keys = Self::keys(settings);
+        let (keys, login) = (Self::keys(settings), Login::read(settings));
         // The address is looked at whatever is wrong with the rest: all is told at once.
         let store = settings.required("REDIS_URL", |url| {
-            Self::open(url, keys.clone().unwrap_or_default())
+            Self::open_as(url, keys.clone().unwrap_or_default(), login.clone())
         });
-        keys.and(store)
+        keys.and(login).and(store)
     }
 
     /// The same where a function does without one: none within where `REDIS_URL` is not set.
     pub fn from_settings_if_set(settings: &mut Settings<'_>) -> Option<Option<Self>> {
-        let keys = Self::keys(settings);
+        let (keys, login) = (Self::keys(settings), Login::read(settings));
         let store = settings.or("REDIS_URL", None, |url| {
-            Self::open(url, keys.clone().unwrap_or_default()).map(Some)
+            let keys = keys.clone().unwrap_or_default();
+            Self::open_as(url, keys, login.clone()).map(Some)
         });
-        keys.and(store)
+        keys.and(login).and(store)
     }
 
     fn keys(settings: &mut Settings<'_>) -> Option<Keys> {
-        let auth = settings.or("REDIS_AUTH", (), |auth| match auth {
-            "url" => Ok(()),
-            "iam" => Err("must be url: iam is not supported".to_owned()),
-            _ => Err("must be url".to_owned()),
-        });
-        let keys = settings.or("KEY_PREFIX", Keys::default(), Keys::new);
-        auth.and(keys)
+        settings.or("KEY_PREFIX", Keys::default(), Keys::new)
     }
 
     /// The store at `REDIS_URL`, under `KEY_PREFIX`. Makes no connection.
@@ -82,14 +153,20 @@ impl Store {
     /// # Errors
     /// What is wrong with the address.
     pub fn open(url: &str, keys: Keys) -> Result<Self, String> {
-        match url.split_once("://") {
-            Some(("memory", "")) => Ok(Store::Memory(Arc::default())),
-            Some(("redis", _)) => Ok(Store::Redis(Arc::new(RedisStore {
-                node: Node::new(url)?,
-                keys,
-            }))),
-            _ => Err("must begin with redis:// or be memory://".to_owned()),
+        Self::open_as(url, keys, Some(Login::Url))
+    }
+
+    fn open_as(url: &str, keys: Keys, login: Option<Login>) -> Result<Self, String> {
+        if url == "memory://" {
+            return Ok(Store::Memory(Arc::default()));
         }
+        let target = Target::parse(url)?;
+        let mint = match login {
+            Some(Login::Iam(cache, signer)) => Some(mint(&target, cache, signer)?),
+            _ => None,
+        };
+        let servers = Topology::new(&target, mint)?;
+        Ok(Store::Redis(Arc::new(RedisStore { servers, keys })))
     }
 
     /// Whether there is no trip to save: everything is in this process.
@@ -103,7 +180,7 @@ impl Store {
     /// Where there is no answer by `deadline`.
     pub async fn ask(&self, call: &Call<'_>, deadline: Instant) -> Result<Reply, StoreError> {
         match self {
-            Store::Redis(redis) => take::ask(&redis.node, &redis.keys, call, deadline).await,
+            Store::Redis(redis) => redis.ask(call, deadline).await,
             Store::Memory(memory) => memory.ask(call),
         }
     }
@@ -115,7 +192,7 @@ impl Store {
     pub async fn lookup(&self, name: &Name, deadline: Instant) -> Result<Lookup, StoreError> {
         match self {
             Store::Redis(redis) => {
-                published::lookup(&redis.node, &redis.keys, name, deadline).await
+                published::lookup(&redis.servers, &redis.keys, name, deadline).await
             }
             Store::Memory(memory) => memory.lookup(name),
         }
@@ -132,7 +209,7 @@ impl Store {
     ) -> Result<Option<Changes>, StoreError> {
         match self {
             Store::Redis(redis) => {
-                published::changes(&redis.node, &redis.keys, since, deadline).await
+                published::changes(&redis.servers, &redis.keys, since, deadline).await
             }
             Store::Memory(memory) => Ok(memory.changes(since)),
         }
@@ -149,7 +226,7 @@ impl Store {
     ) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
         match self {
             Store::Redis(redis) => {
-                published::chunks(&redis.node, &redis.keys, chunks, deadline).await
+                published::chunks(&redis.servers, &redis.keys, chunks, deadline).await
             }
             Store::Memory(memory) => Ok(memory.chunks(chunks)),
         }
@@ -183,16 +260,49 @@ mod tests {
             ("REDIS_URL", "rediss+odd://:hunter2@host"),
             ("KEY_PREFIX", "a{b}"),
             ("REDIS_AUTH", "iam"),
+            ("REDIS_CACHE_NAME", "Weir"),
         ]);
         for name in [
             "REDIS_URL must",
             "KEY_PREFIX must",
-            "REDIS_AUTH must be url: iam",
+            "REDIS_CACHE_NAME must",
+            "AWS_ACCESS_KEY_ID is missing",
+            "AWS_REGION is missing",
         ] {
             assert!(wrong.contains(name), "{wrong}");
         }
         assert!(!wrong.contains("hunter2"));
+        assert_eq!(
+            told(&[("REDIS_URL", "memory://"), ("REDIS_AUTH", "both")]),
+            "REDIS_AUTH must be url or iam"
+        );
         let missing = told(&[("KEY_PREFIX", "a{b}")]);
         assert!(missing.contains("REDIS_URL is missing"), "{missing}");
+    }
+
+    #[test]
+    fn by_role_one_logs_in_over_tls_and_as_a_user() {
+        let with = |url| {
+            told(&[
+                ("REDIS_URL", url),
+                ("REDIS_AUTH", "iam"),
+                ("REDIS_CACHE_NAME", "serverless:weir"),
+                ("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE"),
+                ("AWS_SECRET_ACCESS_KEY", "secret"),
+                ("AWS_REGION", "eu-west-1"),
+            ])
+        };
+        assert_eq!(with("rediss+cluster://weir@cache.example:6379"), "");
+        for url in [
+            "redis://weir@cache.example",
+            "rediss://cache.example",
+            "rediss://weir:hunter2@cache.example",
+        ] {
+            let told = with(url);
+            assert!(
+                told.starts_with("REDIS_URL must with REDIS_AUTH=iam") && !told.contains("hunter2"),
+                "{told}"
+            );
+        }
     }
 }

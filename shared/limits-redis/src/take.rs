@@ -9,10 +9,9 @@ use limits::counters::{Answer, Operation, admitted};
 use limits::rule::Algorithm;
 use limits::{Lane, Quota};
 use redis::Value;
-use tokio::time::Instant;
 
-use crate::connection::{Node, Script};
 use crate::keys::Keys;
+use crate::script::Script;
 use crate::store::StoreError;
 
 pub(crate) static TAKE: LazyLock<Script> = LazyLock::new(|| {
@@ -57,18 +56,6 @@ pub struct Held {
     pub reply: Reply,
     /// Of each bucket what [`crate::give`] must be told to give it back; none of one that was not taken from.
     pub marks: Vec<Option<u64>>,
-}
-
-pub(crate) async fn ask(
-    node: &Node,
-    keys: &Keys,
-    call: &Call<'_>,
-    deadline: Instant,
-) -> Result<Reply, StoreError> {
-    let reply = node
-        .script(&TAKE, &names(keys, call), &arguments(call), deadline)
-        .await?;
-    read(call, reply)
 }
 
 /// The text of the script.

@@ -1,0 +1,335 @@
+//! One Redis server, and the connection to it.
+//!
+//! Made for containers that are frozen between two calls: nothing relies on a timer that fires meanwhile, every wait has a deadline
+//! of its own, and a connection is looked at before it is trusted. One that is being made goes on when the call that asked for it
+//! has given up, so that what a busy server has half done is not thrown away.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::{BoxFuture, Shared};
+use limits::moment::Moment;
+use redis::aio::MultiplexedConnection;
+use redis::{
+    AsyncConnectionConfig, Cmd, ErrorKind, Pipeline, RedisConnectionInfo, RedisError, Value,
+};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout, timeout_at};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::ServerName;
+
+use crate::address::Address;
+use crate::breaker::{Breaker, Change};
+use crate::fault::Fault;
+use crate::store::StoreError;
+
+/// How long connecting may take, whoever waits for it.
+pub(crate) const CONNECT_DEADLINE: Duration = Duration::from_secs(1);
+
+/// After so long without a call a connection is replaced: what lies between may have forgotten it without a word.
+const IDLE: Duration = Duration::from_secs(10);
+
+/// After so long without a call it is asked of the system whether the other end has closed.
+const A_WHILE: Duration = Duration::from_millis(5);
+
+/// How old a connection may get: one that was opened with an IAM token is cut after twelve hours.
+const OLDEST: Duration = Duration::from_secs(11 * 60 * 60);
+
+/// A connection on which so many calls in a row got no answer is replaced. One late answer is none yet: it is paired with its own
+/// call by order, and a server that was merely busy is not made to greet everyone anew.
+const MOST_UNANSWERED: u32 = 2;
+
+/// Mints the password for a connection that is opened now.
+pub(crate) type Mint = Arc<dyn Fn() -> Result<String, String> + Send + Sync>;
+
+/// How a connection is opened, whichever server it leads to.
+#[derive(Clone)]
+pub(crate) struct Access {
+    pub(crate) login: RedisConnectionInfo,
+    /// In place of the login's password.
+    pub(crate) mint: Option<Mint>,
+    pub(crate) tls: Option<TlsConnector>,
+}
+
+impl std::fmt::Debug for Access {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Access").finish_non_exhaustive()
+    }
+}
+
+impl Access {
+    async fn open(&self, address: &Address) -> Result<Link, RedisError> {
+        let mut login = self.login.clone();
+        if let Some(mint) = &self.mint {
+            let refused =
+                |reason| RedisError::from((ErrorKind::AuthenticationFailed, "no token", reason));
+            login = login.set_password(mint().map_err(refused)?);
+        }
+        let stream = TcpStream::connect((address.host.as_str(), address.port)).await?;
+        stream.set_nodelay(true)?;
+        match &self.tls {
+            None => Link::over(stream, &login).await,
+            Some(tls) => {
+                let name = ServerName::try_from(address.host.clone())
+                    .map_err(|_| std::io::Error::other("the host's name is none for TLS"))?;
+                Link::over(tls.connect(name, stream).await?, &login).await
+            }
+        }
+    }
+}
+
+/// An open connection. Dropping the last of its holders closes it.
+#[derive(Debug)]
+struct Link {
+    connection: MultiplexedConnection,
+    /// What reads and writes for it; it ends when the connection does.
+    driver: JoinHandle<()>,
+    opened: Moment,
+}
+
+impl Link {
+    async fn over<S>(stream: S, login: &RedisConnectionInfo) -> Result<Self, RedisError>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        // Every wait has the caller's deadline around it; the library's own would only hide which one struck.
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(None)
+            .set_response_timeout(None);
+        let (connection, driver) =
+            MultiplexedConnection::new_with_config(login, stream, config).await?;
+        Ok(Self {
+            connection,
+            driver: tokio::spawn(driver),
+            opened: Moment::now(),
+        })
+    }
+
+    async fn ask(&self, command: &Cmd, asking: bool) -> Result<Value, RedisError> {
+        let mut connection = self.connection.clone();
+        if !asking {
+            let reply = connection.send_packed_command(command).await?;
+            // What Redis answers as an error comes as a value here.
+            return reply.extract_error();
+        }
+        // Both in one write, so that nobody else's command comes between.
+        let mut both = Pipeline::with_capacity(2);
+        both.cmd("ASKING");
+        both.add_command(command.clone());
+        let replies = connection.send_packed_commands(&both, 1, 1).await?;
+        let reply = replies.into_iter().next().unwrap_or(Value::Nil);
+        reply.extract_error()
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+type Opening = Shared<BoxFuture<'static, Result<Arc<Link>, RedisError>>>;
+
+/// The connection of a node.
+#[derive(Debug, Default)]
+struct Line {
+    link: Option<Arc<Link>>,
+    /// One that is being made, and since when.
+    opening: Option<(Moment, Opening)>,
+    /// When it was last used.
+    used: Option<Moment>,
+    /// Calls in a row that got no answer.
+    unanswered: u32,
+}
+
+impl Line {
+    /// The open connection, unless it can no longer be trusted.
+    fn trusted(&mut self) -> Option<Arc<Link>> {
+        let idle = self.used.is_none_or(|used| used.elapsed() > IDLE);
+        let sound = self.link.as_ref().is_some_and(|link| {
+            !idle
+                && !link.driver.is_finished()
+                && link.opened.elapsed() < OLDEST
+                && self.unanswered < MOST_UNANSWERED
+        });
+        if !sound {
+            self.link = None;
+        }
+        self.link.clone()
+    }
+}
+
+/// A Redis server.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) address: Address,
+    access: Access,
+    line: Mutex<Line>,
+    breaker: Breaker,
+}
+
+impl Node {
+    /// A server that nobody has spoken to yet.
+    pub(crate) fn new(address: Address, access: Access) -> Self {
+        Self {
+            address,
+            access,
+            line: Mutex::default(),
+            breaker: Breaker::default(),
+        }
+    }
+
+    fn line(&self) -> MutexGuard<'_, Line> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks one thing, within the deadline. `asking`: of a slot that is on its way here.
+    ///
+    /// # Errors
+    /// At once where the server is being left alone.
+    pub(crate) async fn ask(
+        &self,
+        command: &Cmd,
+        asking: bool,
+        deadline: Instant,
+    ) -> Result<Value, StoreError> {
+        if deadline <= Instant::now() {
+            return Err(StoreError::Timeout);
+        }
+        let admitted = self.breaker.admit().ok_or(StoreError::Paused)?;
+        let mut used = None;
+        let answer = timeout_at(deadline, async {
+            let link = used.insert(self.link().await?);
+            link.ask(command, asking).await
+        });
+        let answer = answer.await;
+        let change = match &answer {
+            Ok(Ok(_)) => {
+                self.answered();
+                admitted.succeeded()
+            }
+            Ok(Err(error)) => {
+                let fault = Fault::of(error);
+                if fault.ends_connection() {
+                    self.close(used.as_ref());
+                } else {
+                    self.answered();
+                }
+                match fault {
+                    // The caller looks for the one that took its place, and says if there is none.
+                    Fault::Demoted => Change::Nothing,
+                    Fault::Unready | Fault::Lost => admitted.failed(),
+                    _ => admitted.succeeded(),
+                }
+            }
+            Err(_) => {
+                if used.is_some() {
+                    self.line().unanswered += 1;
+                }
+                admitted.failed()
+            }
+        };
+        let answer = match answer {
+            Ok(answer) => answer.map_err(StoreError::Redis),
+            Err(_) => Err(StoreError::Timeout),
+        };
+        self.tell(change, answer.as_ref().err());
+        answer
+    }
+
+    /// Leaves the server alone for a while, whatever it answered.
+    pub(crate) fn leave_alone(&self, error: &StoreError) {
+        self.tell(self.breaker.open(), Some(error));
+    }
+
+    /// An outage is told when it begins and when it ends, not with each call.
+    fn tell(&self, change: Change, error: Option<&StoreError>) {
+        let node = &self.address;
+        match (change, error) {
+            (Change::Opened, Some(error)) => {
+                tracing::warn!(%node, %error, "Redis is out, and left alone");
+            }
+            (Change::Closed, _) => tracing::info!(%node, "Redis answers again"),
+            _ => {}
+        }
+    }
+
+    fn answered(&self) {
+        let mut line = self.line();
+        line.used = Some(Moment::now());
+        line.unanswered = 0;
+    }
+
+    /// Closes a connection, unless another has taken its place.
+    fn close(&self, link: Option<&Arc<Link>>) {
+        let mut line = self.line();
+        if let (Some(link), Some(open)) = (link, &line.link)
+            && Arc::ptr_eq(link, open)
+        {
+            line.link = None;
+        }
+    }
+
+    async fn link(&self) -> Result<Arc<Link>, RedisError> {
+        let idle = self
+            .line()
+            .used
+            .is_some_and(|used| used.elapsed() > A_WHILE);
+        if idle {
+            // Lets the system tell what has happened to the connection since, such as while we were frozen.
+            tokio::task::yield_now().await;
+        }
+        let opening = {
+            let mut line = self.line();
+            if let Some(link) = line.trusted() {
+                return Ok(link);
+            }
+            match line.opening.take() {
+                Some((since, opening)) if !given_up(since, &opening) => {
+                    line.opening = Some((since, opening.clone()));
+                    opening
+                }
+                _ => {
+                    let opening = self.start_opening();
+                    line.opening = Some((Moment::now(), opening.clone()));
+                    opening
+                }
+            }
+        };
+        let link = opening.clone().await?;
+        let mut line = self.line();
+        let own = |(_, current): &mut (Moment, Opening)| current.ptr_eq(&opening);
+        if line.opening.take_if(own).is_some() {
+            line.link = Some(Arc::clone(&link));
+            line.used = Some(Moment::now());
+            line.unanswered = 0;
+        }
+        Ok(link)
+    }
+
+    fn start_opening(&self) -> Opening {
+        let (access, address) = (self.access.clone(), self.address.clone());
+        let opening = async move {
+            let open = timeout(CONNECT_DEADLINE, access.open(&address)).await;
+            let late = std::io::Error::from(std::io::ErrorKind::TimedOut);
+            open.unwrap_or_else(|_| Err(late.into())).map(Arc::new)
+        };
+        let opening = opening.boxed().shared();
+        // It goes on whoever waits for it, and what it leads to is there for the next.
+        tokio::spawn(opening.clone());
+        opening
+    }
+}
+
+/// Whether a connection that was being made is of no use: it failed, or what it led to has ended or grown old since, or it should
+/// be made by now and was frozen with us, so that nobody knows what became of it.
+fn given_up(since: Moment, opening: &Opening) -> bool {
+    match opening.peek() {
+        Some(Ok(link)) => link.driver.is_finished() || link.opened.elapsed() > IDLE,
+        Some(Err(_)) => true,
+        None => since.elapsed() > CONNECT_DEADLINE,
+    }
+}

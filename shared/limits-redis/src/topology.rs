@@ -1,0 +1,315 @@
+//! Which server keeps a key: the only one there is, the one that sentinels name, or the one of the key's slot.
+//!
+//! What is known of that is kept until a server says otherwise. `MOVED` corrects one slot; a server that fails, or may not decide any
+//! more, has the others asked anew, behind the back of whoever noticed. Hash slots are all the sharding there is.
+
+mod cluster;
+mod sentinel;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::{BoxFuture, Shared};
+use limits::moment::Moment;
+use redis::{Cmd, ToRedisArgs, Value};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+use crate::address::{Address, Arrangement, Target};
+use crate::fault::Fault;
+use crate::keys::Place;
+use crate::node::{Access, CONNECT_DEADLINE, Mint, Node};
+use crate::script::Script;
+use crate::store::StoreError;
+use crate::tls;
+
+/// How often a call is sent on: a slot that has moved is told in one hop, one that is moving in two, and a server that was demoted
+/// costs one more.
+const MOST_HOPS: usize = 3;
+
+/// How long whoever has time waits before it asks again.
+pub(crate) const RETRY: Duration = Duration::from_millis(20);
+
+/// The servers, as they are known. Cheap to clone; clones share everything.
+#[derive(Debug, Clone)]
+pub(crate) struct Topology(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    arrangement: Arrangement,
+    access: Access,
+    /// Whom to ask, beside those that are known.
+    seeds: Vec<Arc<Node>>,
+    known: Mutex<Known>,
+    finding: Mutex<Option<(Moment, Finding)>>,
+}
+
+/// A search for the servers; whether it found any.
+type Finding = Shared<BoxFuture<'static, bool>>;
+
+#[derive(Debug, Default)]
+struct Known {
+    nodes: HashMap<Address, Arc<Node>>,
+    /// By place; one for all where there is no cluster.
+    places: Vec<Option<Arc<Node>>>,
+}
+
+impl Topology {
+    /// The servers of a target; speaks to none yet.
+    ///
+    /// # Errors
+    /// Where TLS cannot be had.
+    pub(crate) fn new(target: &Target, mint: Option<Mint>) -> Result<Self, String> {
+        let access = Access {
+            login: target.login.clone(),
+            mint,
+            tls: target.tls.then(tls::connector).transpose()?,
+        };
+        // Sentinels have users of their own, and none is told of them.
+        let to_seed = match target.arrangement {
+            Arrangement::Sentinel(_) => Access {
+                login: redis::RedisConnectionInfo::default().set_skip_set_lib_name(),
+                mint: None,
+                tls: access.tls.clone(),
+            },
+            Arrangement::One | Arrangement::Cluster => access.clone(),
+        };
+        let node = |address: &Address| Arc::new(Node::new(address.clone(), to_seed.clone()));
+        let seeds: Vec<_> = target.seeds.iter().map(node).collect();
+        let mut known = Known::default();
+        if target.arrangement == Arrangement::One {
+            known.places = vec![seeds.first().cloned()];
+        }
+        Ok(Self(Arc::new(Inner {
+            arrangement: target.arrangement.clone(),
+            access,
+            seeds,
+            known: Mutex::new(known),
+            finding: Mutex::default(),
+        })))
+    }
+
+    /// Whether lanes may lie on several servers, so that no script can have more than one.
+    pub(crate) fn is_cluster(&self) -> bool {
+        self.0.arrangement == Arrangement::Cluster
+    }
+
+    /// Asks one thing of the server that keeps a place, wherever that is by now.
+    ///
+    /// # Errors
+    /// Where there is no answer by `deadline`; at once where the server is being left alone.
+    pub(crate) async fn ask(
+        &self,
+        place: Place,
+        command: &Cmd,
+        deadline: Instant,
+    ) -> Result<Value, StoreError> {
+        let mut node = self.node(place, deadline).await?;
+        let mut asking = false;
+        let mut demoted = false;
+        for _ in 0..MOST_HOPS {
+            let error = match node.ask(command, asking, deadline).await {
+                Err(StoreError::Redis(error)) => error,
+                Err(StoreError::Timeout) => {
+                    drop(self.0.find());
+                    return Err(StoreError::Timeout);
+                }
+                answered => return answered,
+            };
+            asking = false;
+            match Fault::of(&error) {
+                Fault::Moved(_) if !self.is_cluster() => {
+                    node.leave_alone(&StoreError::IsCluster);
+                    return Err(StoreError::IsCluster);
+                }
+                Fault::Moved(Some(to)) => {
+                    node = self.0.known().node(to, &node, &self.0.access);
+                    self.0.known().put(place, &node);
+                }
+                Fault::Ask(Some(to)) => {
+                    node = self.0.known().node(to, &node, &self.0.access);
+                    asking = true;
+                }
+                Fault::Demoted if !demoted => {
+                    demoted = true;
+                    // Where there is one name, a new connection may lead to the one that took its place.
+                    if self.0.arrangement != Arrangement::One {
+                        let found = timeout_at(deadline, self.0.find()).await;
+                        found.map_err(|_| StoreError::Timeout)?;
+                        node = self.node(place, deadline).await?;
+                    }
+                }
+                fault => {
+                    let error = StoreError::Redis(error);
+                    if fault == Fault::Demoted {
+                        node.leave_alone(&error);
+                    }
+                    if fault.ends_connection()
+                        || matches!(fault, Fault::Moved(None) | Fault::Ask(None))
+                    {
+                        drop(self.0.find());
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        Err(StoreError::Astray)
+    }
+
+    /// Calls a script by its hash, and once by its text where the server does not have it: that call was not executed, so nothing
+    /// is charged twice.
+    ///
+    /// # Errors
+    /// As [`Topology::ask`].
+    pub(crate) async fn script(
+        &self,
+        place: Place,
+        script: &Script,
+        keys: &[String],
+        arguments: &[impl ToRedisArgs],
+        deadline: Instant,
+    ) -> Result<Value, StoreError> {
+        let by_hash = script.by_hash(keys, arguments);
+        match self.ask(place, &by_hash, deadline).await {
+            Err(error) if error.fault() == Some(Fault::NoScript) => {
+                let by_text = script.by_text(keys, arguments);
+                self.ask(place, &by_text, deadline).await
+            }
+            answered => answered,
+        }
+    }
+
+    /// As [`Topology::ask`], for someone who holds up nobody: what was not executed is tried again until the deadline is near.
+    ///
+    /// # Errors
+    /// The last.
+    pub(crate) async fn ask_patiently(
+        &self,
+        place: Place,
+        command: &Cmd,
+        deadline: Instant,
+    ) -> Result<Value, StoreError> {
+        loop {
+            match self.ask(place, command, deadline).await {
+                Err(error) if again(&error, deadline).await => {}
+                answered => return answered,
+            }
+        }
+    }
+
+    /// As [`Topology::script`], with the same patience.
+    ///
+    /// # Errors
+    /// The last.
+    pub(crate) async fn script_patiently(
+        &self,
+        place: Place,
+        script: &Script,
+        keys: &[String],
+        arguments: &[impl ToRedisArgs],
+        deadline: Instant,
+    ) -> Result<Value, StoreError> {
+        loop {
+            match self.script(place, script, keys, arguments, deadline).await {
+                Err(error) if again(&error, deadline).await => {}
+                answered => return answered,
+            }
+        }
+    }
+
+    async fn node(&self, place: Place, deadline: Instant) -> Result<Arc<Node>, StoreError> {
+        if let Some(node) = self.0.known().get(place) {
+            return Ok(node);
+        }
+        let found = timeout_at(deadline, self.0.find()).await;
+        found.map_err(|_| StoreError::Timeout)?;
+        self.0.known().get(place).ok_or(StoreError::Unserved)
+    }
+}
+
+/// Whether a call that was not answered is worth another try, for those who hold up nobody: while a server is left alone, while keys
+/// are on their way, while another takes a server's place.
+fn passes(error: &StoreError) -> bool {
+    match error {
+        StoreError::Paused | StoreError::Unserved | StoreError::Astray => true,
+        error => matches!(
+            error.fault(),
+            Some(Fault::TryAgain | Fault::Demoted | Fault::Unready)
+        ),
+    }
+}
+
+/// Whether a failed call is to be tried again by someone who has time, after waiting a little for that.
+async fn again(error: &StoreError, deadline: Instant) -> bool {
+    let again = passes(error) && Instant::now() + RETRY < deadline;
+    if again {
+        sleep(RETRY).await;
+    }
+    again
+}
+
+impl Inner {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks for the servers anew, once at a time. It goes on whoever waits for it.
+    fn find(self: &Arc<Self>) -> Finding {
+        let mut finding = self.finding.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((since, going_on)) = &*finding
+            && going_on.peek().is_none()
+            && since.elapsed() < CONNECT_DEADLINE
+        {
+            return going_on.clone();
+        }
+        let inner = Arc::clone(self);
+        let found = async move {
+            let deadline = Instant::now() + CONNECT_DEADLINE;
+            let found = match &inner.arrangement {
+                Arrangement::One => return true,
+                Arrangement::Cluster => cluster::find(&inner, deadline).boxed(),
+                Arrangement::Sentinel(name) => sentinel::find(&inner, name, deadline).boxed(),
+            };
+            matches!(timeout(CONNECT_DEADLINE, found).await, Ok(Some(())))
+        };
+        let found = found.boxed().shared();
+        tokio::spawn(found.clone());
+        *finding = Some((Moment::now(), found.clone()));
+        found
+    }
+}
+
+impl Known {
+    fn get(&self, place: Place) -> Option<Arc<Node>> {
+        match self.places.len() {
+            0 => None,
+            of => self.places[place.index() % of].clone(),
+        }
+    }
+
+    fn put(&mut self, place: Place, node: &Arc<Node>) {
+        if let Some(there) = self.places.get_mut(place.index()) {
+            *there = Some(Arc::clone(node));
+        }
+    }
+
+    /// The node at an address that `teller` told; an empty host is the teller's own.
+    fn node(&mut self, mut at: Address, teller: &Node, access: &Access) -> Arc<Node> {
+        if at.host.is_empty() {
+            at.host.clone_from(&teller.address.host);
+        }
+        let new = || Arc::new(Node::new(at.clone(), access.clone()));
+        Arc::clone(self.nodes.entry(at.clone()).or_insert_with(new))
+    }
+
+    /// Takes over what was found, and forgets servers that keep nothing of ours any more.
+    fn replace(&mut self, places: Vec<Option<Arc<Node>>>) {
+        self.places = places;
+        let places = &self.places;
+        self.nodes.retain(|_, node| {
+            let mut kept = places.iter().flatten();
+            kept.any(|keeper| Arc::ptr_eq(keeper, node))
+        });
+    }
+}

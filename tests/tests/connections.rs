@@ -1,0 +1,223 @@
+//! The connection to Redis of a container that is frozen between its calls: what a cut, a silence, a demotion cost.
+
+use std::time::{Duration, Instant};
+
+use local::servers::Redis;
+use redis::Connection;
+use serde_json::{Value, json};
+use tests::{Container, Function, Operator};
+
+/// What decisions are given here: on a busy machine, too.
+const TIMEOUT: Duration = Duration::from_millis(200);
+
+fn connect(redis: &Redis) -> Connection {
+    let client = redis::Client::open(redis.url()).unwrap();
+    client.get_connection().unwrap()
+}
+
+/// A call of eve's that costs nothing to repeat.
+fn call() -> Value {
+    let mut event: Value =
+        serde_json::from_str(include_str!("../../events/authorizer-rest.json")).unwrap();
+    event["headers"]["x-api-key"] = "a-key-of-eve".into();
+    event["multiValueHeaders"]["x-api-key"] = json!(["a-key-of-eve"]);
+    event
+}
+
+/// A Redis of one's own in which eve is known, and a limit that nobody reaches.
+async fn eve_at(redis: &Redis) -> Operator {
+    let operator = Operator::at(&redis.url()).await;
+    operator.client("eve", json!({})).await;
+    operator.key("eve", "a-key-of-eve").await;
+    // Nothing comes back while one looks.
+    let body = json!({ "resource": "*", "limit": 100_000, "time_window": 31_622_400, "algorithm": "fixed_window" });
+    operator.rule(body).await;
+    operator
+}
+
+async fn authorizer(operator: &Operator) -> Container {
+    let timeout = TIMEOUT.as_millis().to_string();
+    let quick = [("REDIS_TIMEOUT_MS", timeout.as_str())];
+    operator.container(Function::Authorizer, &quick).await
+}
+
+/// Whether a call was counted in Redis, and how many of eve's are left.
+async fn counted(container: &Container) -> (bool, u64) {
+    let answer = container.invoke(&call()).await.unwrap();
+    let context = &answer["context"];
+    let left = context["remaining"].as_str().unwrap().parse();
+    (context["degraded"] == "", left.unwrap_or_default())
+}
+
+async fn until_counted(container: &Container) {
+    // A pause is five seconds at most; the rest is for the machine.
+    let end = Instant::now() + Duration::from_secs(15);
+    while !counted(container).await.0 {
+        assert!(Instant::now() < end, "{}", container.logs());
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_was_cut_in_a_freeze_costs_the_first_call_nothing() {
+    let redis = Redis::start().unwrap();
+    let operator = eve_at(&redis).await;
+    let container = authorizer(&operator).await;
+    let mut console = connect(&redis);
+    let (_, mut left) = counted(&container).await;
+    for n in 0..100 {
+        container.freeze();
+        redis::cmd("CLIENT")
+            .arg(&["KILL", "TYPE", "normal", "SKIPME", "yes"])
+            .exec(&mut console)
+            .unwrap();
+        container.thaw();
+        let (in_redis, now_left) = counted(&container).await;
+        assert!(in_redis, "{n}: {}", container.logs());
+        // Counted once, neither lost nor doubled.
+        assert_eq!(now_left, left - 1, "{n}");
+        left = now_left;
+    }
+}
+
+#[tokio::test]
+async fn of_a_redis_that_hangs_the_first_call_waits_and_then_one_in_each_pause() {
+    let mut redis = Redis::start().unwrap();
+    let operator = eve_at(&redis).await;
+    let container = authorizer(&operator).await;
+    counted(&container).await;
+    redis.pause();
+    let started = Instant::now();
+    let mut waited = Vec::new();
+    for n in 0..200 {
+        let asked = Instant::now();
+        let (in_redis, _) = counted(&container).await;
+        assert!(!in_redis, "{n}");
+        if asked.elapsed() >= TIMEOUT {
+            waited.push(n);
+        }
+    }
+    // Two hundred that wait would take forty seconds. Of those that did, each but the first had a pause before it.
+    assert_eq!(waited.first(), Some(&0));
+    assert!(waited.len() < 20, "{waited:?} in {:?}", started.elapsed());
+    // An outage is told when it begins, not with every call.
+    assert_eq!(
+        container.logs().matches("Redis is out").count(),
+        1,
+        "{}",
+        container.logs()
+    );
+    redis.resume();
+    until_counted(&container).await;
+    container.logged("answers again").await;
+}
+
+#[tokio::test]
+async fn a_primary_that_was_demoted_decides_nothing_and_is_asked_again_when_it_may() {
+    let redis = Redis::start().unwrap();
+    let operator = eve_at(&redis).await;
+    let container = authorizer(&operator).await;
+    let (_, left) = counted(&container).await;
+    let mut console = connect(&redis);
+    let replica_of = |console: &mut Connection, of: &[&str]| {
+        redis::cmd("REPLICAOF").arg(of).exec(console).unwrap();
+    };
+    // Nobody is there to follow: it keeps its data, and may not write.
+    replica_of(&mut console, &["127.0.0.1", "1"]);
+    for _ in 0..5 {
+        assert!(!counted(&container).await.0);
+    }
+    replica_of(&mut console, &["no", "one"]);
+    until_counted(&container).await;
+    let (_, now_left) = counted(&container).await;
+    assert_eq!(
+        now_left,
+        left - 2,
+        "what was answered without it is not counted in it"
+    );
+}
+
+#[tokio::test]
+async fn what_a_busy_or_full_redis_refuses_is_no_outage() {
+    let redis = Redis::start_with(&[
+        "--busy-reply-threshold",
+        "10",
+        "--maxmemory-policy",
+        "noeviction",
+    ])
+    .unwrap();
+    let operator = eve_at(&redis).await;
+    let container = authorizer(&operator).await;
+    counted(&container).await;
+    let mut console = connect(&redis);
+    // Full: nothing is executed, and it is asked again at once when there is room.
+    let full = |console: &mut Connection, bytes: &str| {
+        redis::cmd("CONFIG")
+            .arg(&["SET", "maxmemory", bytes])
+            .exec(console)
+            .unwrap();
+    };
+    full(&mut console, "1");
+    assert!(!counted(&container).await.0);
+    full(&mut console, "0");
+    assert!(counted(&container).await.0);
+    // Busy with a script of somebody else's.
+    let busy = std::thread::spawn({
+        let client = redis::Client::open(redis.url()).unwrap();
+        move || {
+            let mut connection = client.get_connection().unwrap();
+            let looping = redis::cmd("EVAL")
+                .arg("while true do end")
+                .arg(0)
+                .exec(&mut connection);
+            looping.unwrap_err();
+        }
+    });
+    let mut ping = connect(&redis);
+    while redis::cmd("PING").exec(&mut ping).is_ok() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert!(!counted(&container).await.0);
+    redis::cmd("SCRIPT").arg("KILL").exec(&mut ping).unwrap();
+    busy.join().unwrap();
+    assert!(counted(&container).await.0);
+    // Its scripts are forgotten.
+    redis::cmd("SCRIPT")
+        .arg("FLUSH")
+        .exec(&mut console)
+        .unwrap();
+    assert!(counted(&container).await.0);
+    assert!(
+        !container.logs().contains("Redis is out"),
+        "{}",
+        container.logs()
+    );
+}
+
+#[tokio::test]
+async fn a_container_holds_one_connection_however_many_call_at_once() {
+    let redis = Redis::start().unwrap();
+    let operator = eve_at(&redis).await;
+    let container = operator
+        .container(
+            Function::Authorizer,
+            &[("AWS_LAMBDA_MAX_CONCURRENCY", "16")],
+        )
+        .await;
+    container.ready().await.unwrap();
+    let mut console = connect(&redis);
+    let mut connected = || -> usize {
+        let list: String = redis::cmd("CLIENT")
+            .arg("LIST")
+            .query(&mut console)
+            .unwrap();
+        list.lines().count()
+    };
+    let before = connected();
+    let call = call();
+    let calls = (0..200).map(|_| container.invoke(&call));
+    for answer in futures::future::join_all(calls).await {
+        assert_eq!(answer.unwrap()["context"]["degraded"], "");
+    }
+    assert!(connected() <= before + 1);
+}
