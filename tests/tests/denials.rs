@@ -279,11 +279,8 @@ async fn schedule(seed: u64) -> (u32, u32) {
         } else if decision.told.is_some_and(|told| told.wait.is_some()) {
             repeated += 1;
             let (_, denied) = &container.denied[last.expect("Redis has denied this")];
-            assert!(
-                denied.by.at_least_until(from) < SECOND,
-                "{denied_by:?}",
-                denied_by = denied.by
-            );
+            let since = denied.by.at_least_until(from);
+            assert!(since < SECOND, "{since:?}");
             let (was, is) = (denied.decision.told.unwrap(), decision.told.unwrap());
             assert_eq!(
                 (was.rule, was.limit, was.remaining),
