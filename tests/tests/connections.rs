@@ -113,6 +113,40 @@ async fn of_a_redis_that_hangs_the_first_call_waits_and_then_one_in_each_pause()
 }
 
 #[tokio::test]
+async fn a_cold_container_whose_redis_hangs_waits_once_to_load_and_then_no_longer_than_any() {
+    let mut redis = Redis::start().unwrap();
+    let operator = eve_at(&redis).await;
+    redis.pause();
+    let container = operator
+        .container(
+            Function::Authorizer,
+            &[
+                ("REDIS_TIMEOUT_MS", "100"),
+                ("RULES_LOAD_TIMEOUT_MS", "3000"),
+            ],
+        )
+        .await;
+    container.ready().await.unwrap();
+    let asked = Instant::now();
+    for _ in 0..50 {
+        let answer = container.invoke(&call()).await;
+        assert_eq!(answer.unwrap_err().error_type, "StoreUnavailable");
+    }
+    // Nobody waits for three seconds again: in fifty calls there are a few pauses, and a tenth of a second for each.
+    assert!(
+        asked.elapsed() < Duration::from_secs(3),
+        "{:?}",
+        asked.elapsed()
+    );
+    redis.resume();
+    let end = Instant::now() + Duration::from_secs(15);
+    while container.invoke(&call()).await.is_err() {
+        assert!(Instant::now() < end, "{}", container.logs());
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test]
 async fn a_primary_that_was_demoted_decides_nothing_and_is_asked_again_when_it_may() {
     let redis = Redis::start().unwrap();
     let operator = eve_at(&redis).await;

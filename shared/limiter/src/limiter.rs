@@ -135,7 +135,13 @@ impl Limiter {
         }
     }
 
+    /// Catches up within `patience`. Once that has passed without any answer, it is only tried for as long as a decision may take:
+    /// what was read is kept, and a Redis that answers again is waited for as before.
     async fn catch_up(&self, behind: u64, patience: Duration) -> Result<Arc<View>, StoreError> {
+        let patience = match self.views.is_unanswered() {
+            true => patience.min(self.config.redis_timeout),
+            false => patience,
+        };
         self.views
             .catch_up(behind, &self.store, &self.registry, patience)
             .await

@@ -1,5 +1,6 @@
 //! The rules that this container has, and catching up with what was published since.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -29,6 +30,8 @@ pub struct Views {
     /// One request catches up, the others wait for it. What was read is kept when its time is over, and gone on with.
     catching_up: tokio::sync::Mutex<Option<Progress>>,
     doubt: Mutex<Doubt>,
+    /// Whether the last that tried to catch up got no answer at all.
+    unanswered: AtomicBool,
 }
 
 /// Whether what is published may have been replaced by something older: lost, and published again by a clock that was set back.
@@ -110,14 +113,20 @@ impl Views {
             .as_ref()
             .is_none_or(|progress| progress.since != since)
         {
-            let changes = store
-                .changes(since, deadline)
-                .await?
-                .ok_or(StoreError::LaneLost)?;
+            let changes = store.changes(since, deadline).await;
+            self.note_answer(&changes);
+            let changes = changes?.ok_or(StoreError::LaneLost)?;
             *progress = Some(Progress::new(since, changes)?);
         }
         if let Some(progress) = progress.as_mut() {
-            progress.read_on(store, deadline).await?;
+            let before = progress.pending.len();
+            let read = progress.read_on(store, deadline).await;
+            if progress.pending.len() < before {
+                self.unanswered.store(false, Ordering::Relaxed);
+            } else {
+                self.note_answer(&read);
+            }
+            read?;
         }
         // Nothing is awaited from here on.
         let Some(done) = progress.take() else {
@@ -131,6 +140,21 @@ impl Views {
             self.doubt().trust = Trust::Whole;
         }
         Ok(Arc::clone(current.get_or_insert_default()))
+    }
+
+    /// Whether nobody who tried to catch up was answered of late: then it is not waited for as long again.
+    pub(crate) fn is_unanswered(&self) -> bool {
+        self.unanswered.load(Ordering::Relaxed)
+    }
+
+    fn note_answer<T>(&self, answer: &Result<T, StoreError>) {
+        let unanswered = match answer {
+            Ok(_) => false,
+            // It was not asked at all.
+            Err(StoreError::Paused) => return,
+            Err(_) => true,
+        };
+        self.unanswered.store(unanswered, Ordering::Relaxed);
     }
 
     fn doubt(&self) -> MutexGuard<'_, Doubt> {
