@@ -44,6 +44,7 @@ mod rules;
 mod servers;
 mod service_limits;
 mod services;
+mod spread;
 mod strangers;
 mod template;
 mod tokens;
