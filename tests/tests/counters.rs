@@ -186,7 +186,7 @@ fn the_script_answers_as_the_model_over_random_schedules() {
     // For how long the model would keep each at most, in milliseconds.
     let longest: RefCell<HashMap<String, u64>> = RefCell::default();
     let config = Config {
-        cases: 20_000,
+        cases: 12_000,
         failure_persistence: None,
         ..Config::default()
     };

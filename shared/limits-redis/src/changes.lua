@@ -4,7 +4,7 @@
 -- KEYS  1 head, 2 chunks, 3 stamps, 4 names
 -- ARGV  1  the reader's number: the stamp that it has caught up to, 0 for a cold start
 --       2  how many chunks to send along
--- Reply nil where nothing is published; else an array of
+-- Reply nil where nothing is published, or not all of it is there; else an array of
 --       the head's stamp, which is the reader's number once it has read all of this
 --       1 where the reader must begin afresh, with no rules
 --       1 where the reader must forget its whole registry view
@@ -16,6 +16,10 @@
 
 local MOST_LISTED = 500
 
+--@whole
+if not whole then
+  return false
+end
 local head = redis.call('HMGET', KEYS[1], 'stamp', 'revision', 'base', 'floor')
 local stamp, published, base, floor = head[1], head[2], tonumber(head[3]), tonumber(head[4])
 if not (stamp and published) then

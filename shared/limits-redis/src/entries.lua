@@ -1,5 +1,5 @@
 #!lua
--- Writes registry entries of one lane, each unless a newer one stands there.
+-- Writes registry entries of one lane, each unless a newer one stands there. What is no entry is overwritten.
 --
 -- KEYS  the entries
 -- ARGV  1 history of the database, 2 its revision: the version that they were read at
@@ -9,9 +9,9 @@
 
 local written = 0
 for i = 1, #KEYS do
-  local there = redis.call('GET', KEYS[i])
+  local there = redis.pcall('GET', KEYS[i])
   local put = true
-  if there then
+  if type(there) == 'string' then
     local history, revision = string.match(there, '^(%d+) (%d+)')
     history, revision = tonumber(history), tonumber(revision)
     local own_history, own_revision = tonumber(ARGV[1]), tonumber(ARGV[2])

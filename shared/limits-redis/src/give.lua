@@ -7,7 +7,8 @@
 -- Reply from how many of them something was given back: nothing is where all of it has come back by itself, or the bucket is gone
 --       or of another window by now
 --
--- A bucket's time to live stays as it is: it only becomes full sooner.
+-- What no call of ours can have written is for the next take to replace. A bucket's time to live stays as it is: it only becomes
+-- full sooner.
 
 local pack, unpacked = struct.pack, struct.unpack
 local time = redis.call('TIME')
@@ -19,19 +20,21 @@ for i = 1, #KEYS do
   local size, cost, mark = tonumber(ARGV[a + 3]), tonumber(ARGV[a + 4]), tonumber(ARGV[a + 5])
   if algorithm == 'l' then
     -- Those very entries; of several of one tick each is as good as another.
-    if redis.call('LREM', key, ARGV[a + 4], ARGV[a + 5]) > 0 then
+    local gone = redis.pcall('LREM', key, ARGV[a + 4], ARGV[a + 5])
+    if type(gone) == 'number' and gone > 0 then
       given = given + 1
     end
   else
     -- The state without the cost; '' where that is none.
-    local state = redis.call('GET', key)
+    local state = redis.pcall('GET', key)
     local left
-    if not state then
+    if type(state) ~= 'string' or #state ~= (algorithm == 's' and 24 or 16) then
       left = nil
     elseif algorithm == 't' then
       local level, tick = unpacked('<dd', state)
-      local back = cost
-      if tick ~= mark then
+      local sound = level >= 0 and level <= 2 ^ 52 and tick >= 0 and tick <= 2 ^ 53
+      local back = sound and cost or 0
+      if sound and tick ~= mark then
         -- Something was taken since. What has drained meanwhile has come back by that.
         local now = tonumber(time[1]) * per_second + math.floor(tonumber(time[2]) * per_second / 1000000)
         if tick < now then

@@ -18,13 +18,19 @@ use crate::keys::{Place, hashed};
 use crate::script::Script;
 use crate::store::{RedisStore, Store, StoreError};
 
-static PUT: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("put.lua").to_owned()));
+static HEAD: LazyLock<Script> = LazyLock::new(|| of_rules(include_str!("head.lua")));
+static PUT: LazyLock<Script> = LazyLock::new(|| of_rules(include_str!("put.lua")));
 static ENTRIES: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("entries.lua").to_owned()));
 static MOVE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("move.lua").to_owned()));
 
 /// How long `refresh` and the like wait for one answer: they hold up nobody, and a large page may take its time.
 pub const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A script over the published rules, which knows whether they are all there.
+pub(crate) fn of_rules(script: &str) -> Script {
+    Script::new(script.replace("--@whole", include_str!("whole.lua")))
+}
 
 /// How long the mark of a deletion is kept, in ms: longer than any writer that was held up can live.
 const DELETION_KEPT_MS: u64 = 24 * 60 * 60 * 1000;
@@ -212,34 +218,14 @@ impl Store {
 
 impl RedisStore {
     async fn head(&self) -> Result<Option<Published>, StoreError> {
-        let mut command = redis::cmd("HMGET");
-        command.arg(self.keys.head());
-        command.arg(&["stamp", "all", "history", "revision", "change"]);
-        let deadline = Instant::now() + PATIENCE;
-        let reply = self
-            .servers
-            .ask_patiently(Place::Rules, &command, deadline)
-            .await?;
-        type Shape = (
-            Option<u64>,
-            Option<u64>,
-            Option<u64>,
-            Option<u64>,
-            Option<String>,
-        );
-        Ok(match shape::<Shape>(reply)? {
-            (Some(stamp), Some(all), Some(history), Some(revision), Some(change)) => {
-                Some(Published {
-                    stamp,
-                    all,
-                    version: Version { history, revision },
-                    change: change
-                        .parse()
-                        .map_err(|_| StoreError::Malformed("a change that is no UUID"))?,
-                })
-            }
-            _ => None,
-        })
+        let keys = self.rules_keys();
+        let reply = self.run(Place::Rules, &HEAD, &keys, &[]).await?;
+        Ok(shape::<Option<Vec<Vec<u8>>>>(reply)?.and_then(|fields| read_head(&fields)))
+    }
+
+    fn rules_keys(&self) -> [String; 4] {
+        let keys = &self.keys;
+        [keys.head(), keys.chunks(), keys.stamps(), keys.names()]
     }
 
     async fn published(&self) -> Result<(Option<Published>, Vec<LaneState>), StoreError> {
@@ -259,18 +245,12 @@ impl RedisStore {
             .servers
             .ask_patiently(Place::Lane(lane), &command, deadline)
             .await?;
-        let (epoch, reached): (Option<u64>, Option<String>) = shape(reply)?;
-        let reached = reached.and_then(|text| text.parse().ok());
-        Ok(LaneState { epoch, reached })
+        let (epoch, reached): (Option<Vec<u8>>, Option<Vec<u8>>) = shape(reply)?;
+        Ok(read_lane(epoch.as_deref(), reached.as_deref()))
     }
 
     async fn put(&self, page: &Page) -> Result<u64, StoreError> {
-        let keys = [
-            self.keys.head(),
-            self.keys.chunks(),
-            self.keys.stamps(),
-            self.keys.names(),
-        ];
+        let keys = self.rules_keys();
         let flag = |set: Option<bool>| if set == Some(true) { "1" } else { "0" }.to_owned();
         let mut arguments = vec![
             page.version.history.to_string(),
@@ -381,6 +361,34 @@ impl RedisStore {
             .script_patiently(place, script, keys, arguments, deadline)
             .await
     }
+}
+
+/// The fields of a head in the order of `head.lua`; none where they are no head.
+fn read_head(fields: &[Vec<u8>]) -> Option<Published> {
+    let [stamp, all, history, revision, change] = fields else {
+        return None;
+    };
+    Some(Published {
+        stamp: read(stamp)?,
+        all: read(all)?,
+        version: Version {
+            history: read(history)?,
+            revision: read(revision)?,
+        },
+        change: read(change)?,
+    })
+}
+
+/// What a lane says of itself; something else in its place says nothing, and `move.lua` overwrites it.
+pub(crate) fn read_lane(epoch: Option<&[u8]>, reached: Option<&[u8]>) -> LaneState {
+    LaneState {
+        epoch: epoch.and_then(read).filter(|epoch| *epoch <= 1 << 53),
+        reached: reached.and_then(read),
+    }
+}
+
+fn read<T: FromStr>(text: &[u8]) -> Option<T> {
+    std::str::from_utf8(text).ok()?.parse().ok()
 }
 
 fn shape<T: FromRedisValue>(reply: Value) -> Result<T, StoreError> {

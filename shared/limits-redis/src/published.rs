@@ -11,13 +11,14 @@ use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
 use crate::keys::{Keys, Place};
-use crate::publish::Version;
+use crate::publish::{Version, of_rules, read_lane};
 use crate::script::Script;
 use crate::store::StoreError;
 use crate::topology::{RETRY, Topology};
 
-static CHANGES: LazyLock<Script> =
-    LazyLock::new(|| Script::new(include_str!("changes.lua").to_owned()));
+static CHANGES: LazyLock<Script> = LazyLock::new(|| of_rules(include_str!("changes.lua")));
+static LOOKUP: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("lookup.lua").to_owned()));
 
 /// How many chunks travel in one reply: about 25 KB at 100,000 rules, so that a load holds up no decision.
 pub const PAGE: usize = 10;
@@ -57,9 +58,8 @@ pub(crate) async fn lookup(
     let lane = name.lane();
     let place = Place::Lane(lane);
     let keys = [keys.epoch(lane), keys.reached(lane), keys.entry(name)];
-    let mut command = redis::cmd("MGET");
-    command.arg(&keys);
-    let values = match servers.ask(place, &command, deadline).await {
+    let none: [&str; 0] = [];
+    let values = match servers.script(place, &LOOKUP, &keys, &none, deadline).await {
         Ok(Value::Array(values)) => values,
         Ok(_) => return Err(StoreError::Malformed("a lookup that is no array")),
         // Parted between two servers: one key by itself is found wherever it is. The epoch last: that it is there then says that
@@ -76,21 +76,25 @@ pub(crate) async fn lookup(
         }
         Err(error) => return Err(error),
     };
-    match values.as_slice() {
-        [Value::Nil, ..] | [_, Value::Nil, _] => Err(StoreError::LaneLost),
-        [_, _, Value::Nil] => Ok(Lookup::Absent),
-        [_, Value::BulkString(reached), Value::BulkString(entry)] => read_entry(reached, entry),
-        _ => Err(StoreError::Malformed("a lookup of another shape")),
-    }
+    let [epoch, reached, entry] = values.as_slice() else {
+        return Err(StoreError::Malformed("a lookup of another shape"));
+    };
+    let text = |value: &Value| match value {
+        Value::BulkString(text) => Some(text.clone()),
+        _ => None,
+    };
+    let lane = read_lane(text(epoch).as_deref(), text(reached).as_deref());
+    let (Some(_), Some(reached)) = (lane.epoch, lane.reached) else {
+        return Err(StoreError::LaneLost);
+    };
+    text(entry).map_or(Ok(Lookup::Absent), |entry| read_entry(reached, &entry))
 }
 
 /// An entry counts where it is of the lane's history, or of a newer one that is being written; what an older history left does
 /// not. `HISTORY REVISION JSON`; without the last it marks a deletion.
-pub(crate) fn read_entry(reached: &[u8], entry: &[u8]) -> Result<Lookup, StoreError> {
+pub(crate) fn read_entry(reached: Version, entry: &[u8]) -> Result<Lookup, StoreError> {
     const BAD: StoreError = StoreError::Malformed("a registry entry that cannot be read");
-    let reached = std::str::from_utf8(reached).map_err(|_| BAD)?;
     let entry = std::str::from_utf8(entry).map_err(|_| BAD)?;
-    let reached: Version = reached.parse().map_err(|()| BAD)?;
     let mut parts = entry.splitn(3, ' ');
     let history: u64 = parts.next().and_then(|text| text.parse().ok()).ok_or(BAD)?;
     match parts.nth(1) {

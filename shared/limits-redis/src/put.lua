@@ -13,7 +13,8 @@
 --       alone would pass for all of it
 --
 -- head is a hash: stamp (of the newest page), all (the stamp that every lane must have reached), base (readers older than this
--- begin afresh), floor (readers older than this forget their registry views), history, revision and change (its random id).
+-- begin afresh), floor (readers older than this forget their registry views), history, revision and change (its random id), chunks
+-- and names (how many there are).
 -- A stamp is the time in ms, or one more than the last where that is greater: it never goes back, whatever happens to the
 -- database.
 
@@ -21,6 +22,16 @@ local MOST_NAMES = 10000
 
 local function newer(history, revision, than_history, than_revision)
   return history > than_history or history == than_history and revision > than_revision
+end
+
+--@whole
+if not whole and tonumber(ARGV[10]) == 0 then
+  -- Of what is left nothing is of use but the stamp, which never goes back. Without a revision it is not read until all is there.
+  local stamp = redis.pcall('HGET', KEYS[1], 'stamp')
+  redis.call('DEL', unpack(KEYS))
+  if tonumber(stamp) then
+    redis.call('HSET', KEYS[1], 'stamp', stamp)
+  end
 end
 
 local head = redis.call('HMGET', KEYS[1], 'stamp', 'history', 'revision', 'floor', 'building')
@@ -89,4 +100,5 @@ end
 redis.call('HSETNX', KEYS[1], 'all', text)
 redis.call('HSETNX', KEYS[1], 'base', '0')
 redis.call('HSET', KEYS[1], 'floor', string.format('%d', floor))
+redis.call('HSET', KEYS[1], 'chunks', redis.call('HLEN', KEYS[2]), 'names', redis.call('ZCARD', KEYS[4]))
 return text

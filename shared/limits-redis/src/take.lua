@@ -11,7 +11,7 @@
 --          limit            requests a window; of a bucket also what a tick gives back
 --          size             of a bucket the level that is never passed; else the window in ticks
 --          cost             what this call adds: to the level of a bucket, else in requests
--- Reply nil                    a lane has no epoch: it lost its data, nothing is known
+-- Reply nil                    a lane has no epoch, or something else in its place: it lost its data, nothing is known
 --       a string               the epoch of a lane that is newer than the caller's: it is behind, and nothing was taken
 --       an answer              of the only bucket
 --       an array of answers    of all others, in their order
@@ -44,10 +44,11 @@ end
 for i = 1, lanes do
   local epoch = kept[i]
   if epoch ~= ARGV[2] then
-    if not epoch then
+    local reached = epoch and number(epoch)
+    if not reached then
       return false
     end
-    if number(epoch) > number(ARGV[2]) then
+    if reached > number(ARGV[2]) then
       return epoch
     end
   end
@@ -78,7 +79,8 @@ for i = 1, buckets do
   local key, state = KEYS[lanes + i], kept[lanes + i]
   -- Each algorithm sets its answer and, where there is room, the state after this call and for how many ticks that matters.
   -- A clock that was more than a second ahead was wrong: the state is mended, to go on from now, and kept even where the call is
-  -- denied, or its caller would wait until that time comes. One that was a little ahead is waited for.
+  -- denied, or its caller would wait until that time comes. One that was a little ahead is waited for. What no call of ours can
+  -- have written, of another type, length or range, is none: the next that is taken replaces it.
   local answer, after, ticks, mended, mended_ticks
   if algorithm == 't' then
     --@token_bucket

@@ -28,8 +28,8 @@ pub enum State {
 
 impl State {
     /// Mends the state of a bucket whose clock was further ahead than a second, so that it goes on from `now`: that clock was
-    /// wrong. To be kept even where the call is denied, or its caller would wait until that time comes. Returns whether there was
-    /// anything to mend.
+    /// wrong. A log forgets what it has taken after now. To be kept even where the call is denied, or its caller would wait until
+    /// that time comes. Returns whether there was anything to mend.
     pub fn mend(&mut self, quota: &Quota, now: u64) -> bool {
         fn put<T>(state: &mut T, mended: Option<T>) -> bool {
             mended.map(|mended| *state = mended).is_some()

@@ -1,44 +1,35 @@
 -- State: a list of when each request was taken, newest first.
 -- Answer: { count, empty_in, fits_in }: in how many ticks the newest counts no more, and in how many the cost fits.
 -- Looked at from both ends, where a list is quick: what counts no more lies at its tail, and is cut off by the next that is taken.
-local from, count, entries = now, 0, 0
-local newest = number(call('LINDEX', key, 0))
-if newest then
+-- An entry that is no number was not taken by us, and counts no more.
+local from, count, entries, ahead = now, 0, 0, 0
+local newest = number(redis.pcall('LINDEX', key, 0))
+if newest and newest >= 0 then
   entries = call('LLEN', key)
   if newest - now > per_second then
-    if may_write then
-      -- Those from the future are taken now.
-      local low, high = 0, entries
-      while low < high do
-        local middle = floor((low + high) / 2)
-        if number(call('LINDEX', key, middle)) > now then
-          low = middle + 1
-        else
-          high = middle
-        end
-      end
-      if low < entries then
-        call('LTRIM', key, low, -1)
+    -- Those from the future are forgotten, not moved: to write up to ten thousand entries would hold everybody up.
+    local low = entries
+    while ahead < low do
+      local middle = floor((ahead + low) / 2)
+      if (number(call('LINDEX', key, middle)) or 0) > now then
+        ahead = middle + 1
       else
-        call('DEL', key)
+        low = middle
       end
-      local text = format('%d', now)
-      while low > 0 do
-        local some = {}
-        for n = 1, low < 1000 and low or 1000 do
-          some[n] = text
-        end
-        call('LPUSH', key, unpack(some))
-        low = low - #some
-      end
+    end
+    entries = entries - ahead
+    if may_write then
+      -- Of a list of which nothing is left nothing stays.
+      call('LTRIM', key, ahead, -1)
       call('PEXPIRE', key, format('%d', ceil(size * 1000 / per_second) + 60000))
+      ahead = 0
     end
   elseif newest > now then
     from = newest
   end
 end
 local function taken_at(index)
-  local tick = number(call('LINDEX', key, index))
+  local tick = number(call('LINDEX', key, ahead + index)) or 0
   return tick < from and tick or from
 end
 -- The first entry that counts no more lies between an entry that counts and one that does not: steps from the tail grow until
@@ -64,7 +55,7 @@ while gone - counts > 1 do
   end
 end
 count = gone
-local empty_in = count > 0 and taken_at(0) + size - now or 0
+local empty_in = count > 0 and math.max(0, taken_at(0) + size - now) or 0
 if count + cost <= limit then
   answer = { count, empty_in, 0 }
   after = { count = count }
@@ -74,5 +65,5 @@ if count + cost <= limit then
   end
   ticks = from + size - now
 else
-  answer = { -1 - count, empty_in, taken_at(limit - cost) + size - now }
+  answer = { -1 - count, empty_in, math.max(0, taken_at(limit - cost) + size - now) }
 end

@@ -2,8 +2,11 @@
 -- Answer: { current, previous, left, ahead }: how many ticks are left of the window, and by how many its beginning is ahead.
 -- A sum of three products may round, above 2^53; it is then still larger than any limit.
 local from, start, previous, current = now, now - now % size, 0, 0
-if state then
+if state and #state == 24 then
   local began, before, counted = unpacked('<ddd', state)
+  if not (before >= 0 and before <= 1e9 and counted >= 0 and counted <= 1e9) then
+    before, counted = 0, 0
+  end
   if began - now > per_second then
     previous, current = before, counted
     mended, mended_ticks = pack('<ddd', start, previous, current), start + 2 * size - now

@@ -2,8 +2,11 @@
 -- rounds, and is then still larger than any level.
 -- Answer: the level; { level, ahead } where the bucket's own clock is so many ticks ahead.
 local level, tick = 0, now
-if state then
+if state and #state == 16 then
   level, tick = unpacked('<dd', state)
+  if not (level >= 0 and level <= 2 ^ 52 and tick >= 0 and tick <= 2 ^ 53) then
+    level, tick = 0, now
+  end
   if tick <= now then
     level = level - (now - tick) * limit
     if level < 0 then

@@ -15,15 +15,15 @@ pub const MOST_AT_ONCE: u64 = 1_000;
 pub struct State(VecDeque<u64>);
 
 impl State {
-    /// Goes on after a clock that was further ahead than a second: what was taken after `now` was taken now. Returns whether
-    /// there was anything to mend.
+    /// Goes on after a clock that was further ahead than a second: what was taken after `now` is forgotten, so that as much may
+    /// be admitted once more; in Redis, to rewrite up to ten thousand entries would hold up everybody. Returns whether there was
+    /// anything to mend.
     pub(super) fn mend(&mut self, quota: &Quota, now: u64) -> bool {
         let newest = self.0.front().copied().unwrap_or(0);
         let wrong = newest.saturating_sub(now) > quota.tick().per_second();
         if wrong {
-            for tick in &mut self.0 {
-                *tick = now.min(*tick);
-            }
+            let ahead = self.0.partition_point(|tick| *tick > now);
+            self.0.drain(..ahead);
         }
         wrong
     }
@@ -74,12 +74,15 @@ impl Reading {
         let newest = ticks.and_then(VecDeque::front).copied().unwrap_or(0);
         let disbelieved = newest.saturating_sub(now) > quota.tick().per_second();
         let from = if disbelieved { now } else { newest.max(now) };
+        let ahead = ticks
+            .filter(|_| disbelieved)
+            .map_or(0, |ticks| ticks.partition_point(|tick| *tick > now));
         let tick = |i: u64| {
             let i = usize::try_from(i).ok()?;
-            ticks?.get(i).map(|tick| from.min(*tick))
+            ticks?.get(ahead + i).map(|tick| from.min(*tick))
         };
         let count = ticks.map_or(0, |ticks| {
-            ticks.partition_point(|tick| from.min(*tick) + window > from)
+            ticks.partition_point(|tick| from.min(*tick) + window > from) - ahead
         });
         let count = count as u64;
         let leaves_in = |tick: u64| tick + window - now;
@@ -138,6 +141,20 @@ mod tests {
         assert_eq!(at(3, 3, 160 * S).fits_in, 60 * S);
         assert_eq!(at(4, 1, 160 * S).fits_in, 0);
         assert_eq!(at(4, 1, 160 * S).empty_in, 60 * S);
+    }
+
+    #[test]
+    fn what_a_clock_far_ahead_took_is_forgotten_and_nothing_else() {
+        let taken = [110 * S, 101 * S + 1, 100 * S, 50 * S];
+        let at = |state: &State, now| Reading::at(Some(state), &quota(9), 1, now).count;
+        let mut state = State(taken.into());
+        // A second ahead is waited for.
+        assert_eq!(at(&state, 109 * S), 3);
+        assert!(!state.mend(&quota(9), 109 * S));
+        assert_eq!(at(&state, 100 * S), 2);
+        assert!(state.mend(&quota(9), 100 * S));
+        assert_eq!(state, State([100 * S, 50 * S].into()));
+        assert_eq!(at(&state, 100 * S), 2);
     }
 
     #[test]
