@@ -27,6 +27,7 @@ mod holds;
 mod hostile;
 mod iam_database;
 mod identity;
+mod keys_that_count;
 mod known_answers;
 mod lines;
 mod lost;
