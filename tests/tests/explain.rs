@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use tests::{Container, Function, Region, stores};
 
 use crate::audit::http;
+use crate::denials;
 use crate::resets::rule;
 use crate::walks::{World, request};
 
@@ -130,7 +131,7 @@ async fn the_fate_of_every_rule_that_a_call_meets_is_told() {
     );
     assert_eq!(
         of(&answer, &eve)["bucket"],
-        json!({"limit": 5, "burst": 5, "remaining": 5, "reset": 0, "retry_after": null, "room": true})
+        json!({"share": null, "limit": 5, "burst": 5, "remaining": 5, "reset": 0, "retry_after": null, "room": true})
     );
     for (id, why) in [(&shadow, "ever has room"), (&bob, "bob"), (&paid, "paid")] {
         let reason = of(&answer, id)["reason"].as_str().unwrap();
@@ -211,6 +212,7 @@ async fn what_is_explained_is_what_is_decided_and_nothing_is_spent() {
             world
                 .say("POST", "/ratelimit/reset", json!({"client": "eve"}))
                 .await;
+            denials::are_forgotten().await;
         }
         for call in 0..4 {
             let first = told(&world.rules, QUESTION).await;

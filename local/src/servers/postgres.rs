@@ -193,7 +193,6 @@ const SETTINGS: &[&str] = &[
     // No socket in a folder: its path may be longer than the system allows.
     "unix_socket_directories=",
     "fsync=off",
-    "synchronous_commit=off",
     "full_page_writes=off",
     "shared_buffers=32MB",
     "max_connections=200",

@@ -65,6 +65,9 @@ pub struct BucketNow {
     pub told: Told,
     /// The capacity of a token or leaky bucket, in requests; the others have none.
     pub burst: Option<u64>,
+    /// Of a rule that is spread, the number of the share that was asked, from 0; the numbers are what all of its shares would have
+    /// together, if they stood like this one.
+    pub share: Option<u64>,
     /// Whether the request fits.
     pub room: bool,
 }

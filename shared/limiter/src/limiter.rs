@@ -67,6 +67,18 @@ pub(crate) struct Known<'a> {
     pub(crate) sheet: Option<&'a Sheet>,
 }
 
+/// How the buckets of a plan are asked.
+#[derive(Clone, Copy)]
+struct Asking {
+    operation: Operation,
+    /// The stamp of the view that the plan was made by.
+    epoch: u64,
+    /// The lane of the caller.
+    own: Lane,
+    /// Whether a denial may be repeated that is not a second old.
+    repeats: bool,
+}
+
 /// Decides requests. One in a container, shared by all that it does at once.
 #[derive(Debug)]
 pub struct Limiter {
@@ -334,35 +346,26 @@ impl Limiter {
         {
             return decided(plan.unasked(client, degraded));
         }
-        let lanes = plan.lanes(own);
-        let call = Call {
+        let counts = !settled && !degraded && !known.registry_out;
+        let asking = Asking {
             operation: known.operation,
             epoch: if stale { ANY_EPOCH } else { view.stamp },
-            lanes: &lanes,
-            buckets: &plan.buckets,
+            own,
+            // In memory there is no trip to save.
+            repeats: counts && known.sheet.is_none() && !self.store.is_memory(),
         };
-        // In memory there is no trip to save.
-        let counts = !settled && !degraded && !known.registry_out;
-        let repeats = counts && known.sheet.is_none() && !self.store.is_memory();
-        if repeats && let Some((answers, since)) = self.denials.recall(view.stamp, &plan.buckets) {
-            return decided(plan.answered(client, &answers, false).told_later(since));
-        }
         let asked = Moment::now();
         // Which buckets are the caller's, only the registry knows: without it, none is asked.
         let reply = if known.registry_out {
             None
         } else {
-            let reply = self.store.ask(&call, deadline).await;
+            let reply = self.ask(&mut plan, asking, deadline).await;
             reply.inspect_err(|error| self.note_failure(error)).ok()
         };
         match reply {
-            Some(Reply::Answers(answers)) => {
+            Some((Reply::Answers(answers), since)) => {
                 if plan.buckets.is_empty() && !stale {
                     self.looks.remember(own, view.stamp, asked);
-                }
-                if repeats {
-                    self.denials
-                        .note(view.stamp, &plan.buckets, &answers, asked);
                 }
                 if let Some(sheet) = known.sheet
                     && !stale
@@ -376,9 +379,10 @@ impl Limiter {
                         answers: &answers,
                     });
                 }
-                decided(plan.answered(client, &answers, degraded))
+                let decision = plan.answered(client, &answers, degraded);
+                decided(decision.told_later(since))
             }
-            Some(Reply::Behind(_)) => Err(Failure::Behind),
+            Some((Reply::Behind(_), _)) => Err(Failure::Behind),
             None => {
                 if must_count(plan.on_failure) {
                     return Err(Failure::StoreOut);
@@ -393,6 +397,67 @@ impl Limiter {
                 decided(plan.fallen_back(client, &locals))
             }
         }
+    }
+
+    /// Asks the buckets of a plan; where nothing but shares of spread rules had no room, others of those, once. What was answered,
+    /// and how long ago at least.
+    async fn ask(
+        &self,
+        plan: &mut Plan<'_>,
+        asking: Asking,
+        deadline: Instant,
+    ) -> Result<(Reply, Duration), StoreError> {
+        let (first, since) = match self.ask_once(plan, asking, deadline).await? {
+            (Reply::Answers(answers), since) => (answers, since),
+            behind => return Ok(behind),
+        };
+        let earlier = plan.turn_elsewhere(&first);
+        if earlier.is_empty() {
+            return Ok((Reply::Answers(first), since));
+        }
+        match self.ask_once(plan, asking, deadline).await {
+            Ok((Reply::Answers(mut answers), later)) => {
+                plan.turn_back_to_longer(earlier, &mut answers);
+                Ok((Reply::Answers(answers), since.min(later)))
+            }
+            Ok(behind) => Ok(behind),
+            // Denied it is all the same.
+            Err(error) => {
+                self.note_failure(&error);
+                for earlier in earlier {
+                    plan.turn_back(earlier);
+                }
+                Ok((Reply::Answers(first), since))
+            }
+        }
+    }
+
+    async fn ask_once(
+        &self,
+        plan: &Plan<'_>,
+        asking: Asking,
+        deadline: Instant,
+    ) -> Result<(Reply, Duration), StoreError> {
+        if asking.repeats
+            && let Some((answers, since)) = self.denials.recall(asking.epoch, &plan.buckets)
+        {
+            return Ok((Reply::Answers(answers), since));
+        }
+        let call = Call {
+            operation: asking.operation,
+            epoch: asking.epoch,
+            lanes: &plan.lanes(asking.own),
+            buckets: &plan.buckets,
+        };
+        let asked = Moment::now();
+        let reply = self.store.ask(&call, deadline).await?;
+        if asking.repeats
+            && let Reply::Answers(answers) = &reply
+        {
+            self.denials
+                .note(asking.epoch, &plan.buckets, answers, asked);
+        }
+        Ok((reply, Duration::ZERO))
     }
 
     /// A refusal by what is remembered holds only beside a look at the lane, as any other decision without a bucket.

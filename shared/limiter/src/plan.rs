@@ -1,5 +1,7 @@
 //! From the rules that apply to what is asked of Redis, and from its answers to a decision.
 
+mod spread;
+
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,8 +59,8 @@ impl<'a> Owners<'a> {
 pub(crate) struct Plan<'a> {
     /// What is decided whatever the buckets say; none: they decide.
     settled: Option<Settled<'a>>,
-    /// The rules behind the buckets, in their order; none is the default limit.
-    counted: Vec<Option<&'a Rule>>,
+    /// What is behind the buckets, in their order.
+    counted: Vec<Counted<'a>>,
     /// Shadow rules that would deny without being asked.
     would_deny: Vec<Uuid>,
     pub(crate) buckets: Vec<Bucket<'a>>,
@@ -66,6 +68,14 @@ pub(crate) struct Plan<'a> {
     pub(crate) on_failure: OnFailure,
     /// Where rules apply that are not understood: the strictest of what they say, since they are treated as if Redis were out.
     pub(crate) unread: Option<OnFailure>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Counted<'a> {
+    /// None is the default limit.
+    rule: Option<&'a Rule>,
+    /// Of a rule that is spread, the share that is asked.
+    share: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -134,15 +144,22 @@ impl<'a> Plan<'a> {
         let Some((quota, cost)) = quota.and_then(|quota| Some((quota, quota.cost(tokens)?))) else {
             return;
         };
-        let owner = owners.of(rule);
-        self.counted.push(rule);
-        self.buckets.push(Bucket {
-            lane: owner.lane(),
-            name: BucketName::new(rule, &owner, quota),
-            quota,
-            cost,
-            shadow,
+        let share = spread::any_share(rule);
+        let of_share = rule
+            .zip(share)
+            .and_then(|(rule, share)| spread::bucket_of(rule, share, cost, shadow));
+        let bucket = of_share.unwrap_or_else(|| {
+            let owner = owners.of(rule);
+            Bucket {
+                lane: owner.lane(),
+                name: BucketName::new(rule, &owner, quota),
+                quota,
+                cost,
+                shadow,
+            }
         });
+        self.counted.push(Counted { rule, share });
+        self.buckets.push(bucket);
     }
 
     /// Every shadow rule for itself: what one would deny says nothing of another.
@@ -151,7 +168,7 @@ impl<'a> Plan<'a> {
             return;
         }
         for rule in shadow {
-            if rule.blocks() || never_fits(rule, tokens) {
+            if rule.blocks() || rule.never_fits(tokens) {
                 self.would_deny.push(rule.id());
             } else {
                 self.count(Some(rule), rule.quota(), owners, tokens, true);
@@ -199,14 +216,11 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// The rules that the request would be counted in, and what they count by; none is the default limit.
+    /// The rules that the request would be counted in, and what they count by as a whole; none is the default limit.
     pub(crate) fn counted(&self) -> impl Iterator<Item = (Option<&'a Rule>, &'a Quota)> {
         let asked = self.counted.iter().zip(&self.buckets);
         let active = asked.filter(|(_, bucket)| !bucket.shadow);
-        active.map(|(rule, bucket)| {
-            let whole = rule.and_then(Rule::quota);
-            (*rule, whole.unwrap_or(bucket.quota))
-        })
+        active.map(|(counted, bucket)| (counted.rule, counted.whole(bucket)))
     }
 
     /// The decision by the buckets of this container alone, Redis being out.
@@ -244,21 +258,23 @@ impl<'a> Plan<'a> {
     /// How each bucket that was asked stands.
     pub(crate) fn each_now(&self, answers: &[Answer]) -> impl Iterator<Item = BucketNow> {
         let asked = self.counted.iter().zip(&self.buckets).zip(answers);
-        asked.map(|((rule, bucket), answer)| BucketNow {
-            told: told_of(*rule, bucket, answer),
-            burst: match bucket.quota.algorithm() {
-                Algorithm::TokenBucket | Algorithm::LeakyBucket => {
-                    Some(bucket.quota.most_at_once())
-                }
-                _ => None,
-            },
-            room: answer.room,
+        asked.map(|((counted, bucket), answer)| {
+            let whole = counted.whole(bucket);
+            BucketNow {
+                told: told_of(counted, bucket, answer),
+                burst: match whole.algorithm() {
+                    Algorithm::TokenBucket | Algorithm::LeakyBucket => Some(whole.most_at_once()),
+                    _ => None,
+                },
+                share: counted.share,
+                room: answer.room,
+            }
         })
     }
 
     fn passed(&self) -> Reason {
         match self.counted.first() {
-            Some(None) => Reason::Default,
+            Some(Counted { rule: None, .. }) => Reason::Default,
             _ => Reason::Rule,
         }
     }
@@ -274,21 +290,22 @@ impl<'a> Plan<'a> {
         let mut policy = Vec::with_capacity(answers.len());
         let mut told: Option<Told> = None;
         let mut allowed = true;
-        for ((rule, bucket), answer) in self.counted.iter().zip(&self.buckets).zip(answers) {
+        for ((counted, bucket), answer) in self.counted.iter().zip(&self.buckets).zip(answers) {
+            let rule = counted.rule.map(Rule::id);
             if bucket.shadow {
                 if !answer.room {
-                    would_deny.extend(rule.map(Rule::id));
+                    would_deny.extend(rule);
                 }
                 continue;
             }
-            let quota = bucket.quota;
+            let quota = counted.whole(bucket);
             policy.push(Policy {
-                rule: rule.map(Rule::id),
+                rule,
                 limit: quota.limit(),
                 window_seconds: quota.window_seconds(),
             });
             allowed &= answer.room;
-            let this = told_of(*rule, bucket, answer);
+            let this = told_of(counted, bucket, answer);
             told = Some(match told {
                 Some(other) if !tighter(&this, &other) => other,
                 _ => this,
@@ -317,13 +334,23 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// How the bucket of a rule stands.
-fn told_of(rule: Option<&Rule>, bucket: &Bucket<'_>, answer: &Answer) -> Told {
+impl<'a> Counted<'a> {
+    /// What the rule counts by as a whole, of whose shares the bucket may be one.
+    fn whole(&self, bucket: &Bucket<'a>) -> &'a Quota {
+        self.rule.and_then(Rule::quota).unwrap_or(bucket.quota)
+    }
+}
+
+/// How the bucket of a rule stands. Of a rule that is spread, as if all of its shares stood like the one that was asked.
+fn told_of(counted: &Counted<'_>, bucket: &Bucket<'_>, answer: &Answer) -> Told {
     let quota = bucket.quota;
+    let limit = counted.whole(bucket).limit();
+    let split = counted.rule.map_or(1, |rule| rule.shares().len() as u64);
+    let remaining = answer.reading.remaining(quota) * split;
     Told {
-        rule: rule.map(Rule::id),
-        limit: Some(quota.limit()),
-        remaining: Some(answer.reading.remaining(quota)),
+        rule: counted.rule.map(Rule::id),
+        limit: Some(limit),
+        remaining: Some(remaining.min(limit)),
         reset: Some(answer.reading.until_full(quota)),
         wait: (!answer.room).then(|| answer.reading.wait(quota, bucket.cost)),
     }
@@ -362,14 +389,9 @@ fn settle<'a>(rules: &[&'a Rule], tokens: u64) -> Option<Settled<'a>> {
         .map(|rule| settled(false, Reason::Blocked, rule))
         .or_else(|| first(&|rule| rule.exempts()).map(|rule| settled(true, Reason::Exempt, rule)))
         .or_else(|| {
-            first(&|rule| never_fits(rule, tokens))
+            first(&|rule| rule.never_fits(tokens))
                 .map(|rule| settled(false, Reason::CostExceedsCapacity, rule))
         })
-}
-
-fn never_fits(rule: &Rule, tokens: u64) -> bool {
-    let quota = rule.quota();
-    quota.is_some_and(|quota| quota.cost(tokens).is_none())
 }
 
 fn policy_of(rule: &Rule) -> Option<Policy> {

@@ -59,6 +59,8 @@ struct RuleTold {
 
 #[derive(Serialize)]
 struct Bucket {
+    /// Of a rule that is spread, the share that was asked, from 1.
+    share: Option<u64>,
     limit: Option<u64>,
     burst: Option<u64>,
     remaining: Option<u64>,
@@ -199,7 +201,7 @@ fn uncounted(rule: &Rule, context: &Context<'_>) -> String {
         Some((Reason::Blocked, by)) => format!("rule {by} blocks: nothing is counted"),
         _ if rule.exempts() => "it exempts: nothing is counted".to_owned(),
         Some((Reason::Exempt, by)) => format!("rule {by} exempts: nothing is counted"),
-        _ if never_fits(rule, context) => NEVER.to_owned(),
+        _ if rule.never_fits(context.tokens) => never(rule),
         Some((_, by)) => format!("the cost is more than rule {by} ever has room for"),
         None => "a rule beside it is not understood by this version".to_owned(),
     }
@@ -211,6 +213,9 @@ fn unasked_shadow(rule: &Rule, context: &Context<'_>) -> String {
     let refused = context
         .decision
         .is_none_or(|decision| !decision.allowed && decision.reason != Reason::Limit);
+    if !refused && rule.never_fits(context.tokens) {
+        return never(rule);
+    }
     let reason = if refused {
         "it would watch, but what is refused without a bucket is not watched"
     } else if rule.is_stand_in() {
@@ -219,25 +224,25 @@ fn unasked_shadow(rule: &Rule, context: &Context<'_>) -> String {
         "it watches, and would block"
     } else if rule.exempts() {
         "it watches, and would exempt"
-    } else if never_fits(rule, context) {
-        NEVER
     } else {
         "a shadow rule beside it would exempt"
     };
     reason.to_owned()
 }
 
-const NEVER: &str = "the cost is more than it ever has room for";
-
-fn never_fits(rule: &Rule, context: &Context<'_>) -> bool {
-    let quota = rule.quota();
-    quota.is_some_and(|quota| quota.cost(context.tokens).is_none())
+/// Of a rule that has no room for the cost, ever.
+fn never(rule: &Rule) -> String {
+    match rule.draft().split {
+        1 => "the cost is more than it ever has room for".to_owned(),
+        split => format!("the cost is more than one of its {split} shares ever has room for"),
+    }
 }
 
 impl From<&BucketNow> for Bucket {
     fn from(bucket: &BucketNow) -> Self {
         let told = &bucket.told;
         Self {
+            share: bucket.share.map(|number| number + 1),
             limit: told.limit,
             burst: bucket.burst,
             remaining: told.remaining,
@@ -259,11 +264,15 @@ fn decision(verdict: &Verdict, client: Option<&Client>) -> Reply {
     }
 }
 
+const SHARE: &str = "Of a rule that is spread, the share that was asked, from 1; `remaining` is then what all of its shares would \
+    have left, if they stood like this one.";
+
 /// The shape of an answer.
 pub(super) fn shape() -> Shape {
     let number = || Shape::count().or_null();
     let bucket = || {
         Shape::object()
+            .required("share", number().meaning(SHARE))
             .required("limit", number())
             .required("burst", number().meaning("Capacity, in requests."))
             .required("remaining", number().meaning("Requests left now."))
