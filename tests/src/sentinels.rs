@@ -140,6 +140,18 @@ impl Sentinels {
         self.primary_after(old).await
     }
 
+    /// Starts a server again that another has taken over from, as its replica at once. By themselves the sentinels make it one
+    /// after some ten seconds.
+    pub async fn rejoin(&mut self, index: usize) {
+        let primary = self.primary().await;
+        assert_ne!(primary, index, "nobody has taken over from it");
+        let server = &mut self.nodes[index];
+        tokio::task::block_in_place(|| server.restart().unwrap_or_else(|error| panic!("{error}")));
+        let copy = format!("REPLICAOF 127.0.0.1 {}", self.port(primary));
+        let _: () = ask(&self.nodes[index], &copy).await.unwrap();
+        let _: () = ask(&self.nodes[index], "CONFIG REWRITE").await.unwrap();
+    }
+
     /// Waits until every serving sentinel knows of all others and of all replicas, and each serving replica is in step.
     pub async fn settled(&self) {
         let primary = self.primary().await;

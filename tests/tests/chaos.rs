@@ -17,3 +17,13 @@ async fn is_borne(topology: Topology) {
 async fn a_single_redis_may_fail_in_any_way() {
     is_borne(Topology::Primary).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_primary_under_sentinels_may_fail_in_any_way() {
+    is_borne(Topology::Sentinel).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_may_fail_in_any_way() {
+    is_borne(Topology::Cluster).await;
+}

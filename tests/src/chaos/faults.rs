@@ -13,7 +13,10 @@ use super::{
 };
 
 /// How long nothing is wrong between two faults.
-const CALM: Duration = Duration::from_millis(1_500);
+const CALM: Duration = Duration::from_millis(1_000);
+
+/// How long all answers must be right before a fault counts as over: a caller gets through all that it asks meanwhile.
+const QUIET: Duration = Duration::from_secs(1);
 
 /// How long a run waits for a recovery before it goes on all the same.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -76,21 +79,40 @@ impl fmt::Display for Fault {
     }
 }
 
-/// The order in which they come, again and again. Those that a short run must not miss come first.
-const ORDER: [Fault; 12] = [
+/// All of them.
+const ALL: [Fault; 12] = [
     Fault::Killed,
-    Fault::Silent,
     Fault::FrozenAndLost,
-    Fault::Resharded,
+    Fault::Silent,
     Fault::PostgresKilled,
-    Fault::FailedOver,
     Fault::Hung,
     Fault::Flushed,
+    Fault::FailedOver,
+    Fault::Resharded,
     Fault::Lost,
     Fault::Frozen,
     Fault::PostgresSilent,
     Fault::FrozenAndCut,
 ];
+
+/// What a short run of a cluster must not miss.
+const OF_A_CLUSTER: [Fault; 3] = [Fault::Killed, Fault::Resharded, Fault::FailedOver];
+
+/// The order in which they come, again and again.
+fn order(stores: &Stores) -> Vec<Fault> {
+    let first: &[Fault] = match stores {
+        Stores::Cluster(_) => &OF_A_CLUSTER,
+        Stores::Primary(_) | Stores::Sentinel(_) => &[],
+    };
+    let possible = |fault: &Fault| match fault {
+        Fault::FailedOver => stores.has_replicas(),
+        Fault::Resharded => matches!(stores, Stores::Cluster(_)),
+        _ => true,
+    };
+    let rest = ALL.into_iter().filter(|fault| !first.contains(fault));
+    let all = first.iter().copied().chain(rest);
+    all.filter(possible).collect()
+}
 
 /// A fault that has happened, in times of the run.
 #[derive(Debug, Clone)]
@@ -99,7 +121,7 @@ pub(super) struct Happened {
     pub(super) began: Duration,
     /// When the last of it was over: from here on it is the product's turn.
     pub(super) lifted: Duration,
-    /// When each container had been answered by the store again, from `lifted` on; none that was not in time.
+    /// How long after `lifted` the last answer was that told of the fault. None if that went on and on.
     pub(super) recovered: Option<Duration>,
     /// Whether counters may have been lost by it.
     pub(super) loses: bool,
@@ -122,25 +144,19 @@ pub(super) async fn happen(
     stores: &mut Stores,
     postgres: &mut Postgres,
 ) -> Vec<Happened> {
-    let order = ORDER.into_iter().cycle();
-    let possible = |fault: &Fault| match fault {
-        Fault::FailedOver => stores.has_replicas(),
-        Fault::Resharded => matches!(stores, Stores::Cluster(_)),
-        _ => true,
-    };
     let short = stage.length < Duration::from_secs(60);
     let hold = if short {
         Duration::from_millis(1_200)
     } else {
         Duration::from_secs(3)
     };
-    let order: Vec<Fault> = order.filter(possible).take(1_000).collect();
+    let order = order(stores);
     let mut happened = Vec::new();
     sleep(CALM).await;
-    for (turn, fault) in order.into_iter().enumerate() {
+    for (turn, fault) in order.into_iter().cycle().enumerate() {
         let began = stage.now();
         // Time to fail, to recover, and to show it.
-        if began + hold + CALM * 2 > stage.length {
+        if began + hold + QUIET + CALM > stage.length {
             break;
         }
         let mut strike = Strike {
@@ -155,7 +171,7 @@ pub(super) async fn happen(
         let dead = strike.dead;
         let recovered = recovery(stage, lifted).await;
         if let Some(dead) = dead {
-            stores.restart(dead);
+            stores.restart(dead).await;
         }
         stores.settled().await;
         happened.push(Happened {
@@ -179,12 +195,15 @@ fn loses(fault: Fault, stores: &Stores) -> bool {
     }
 }
 
-/// How long after `lifted` each container had been answered by the store again.
+/// How long after `lifted` the last answer was that told of it.
 async fn recovery(stage: &Stage, lifted: Duration) -> Option<Duration> {
     while stage.now() < lifted + PATIENCE {
-        let recovered = |seat: &Seat| seat.last_right() > lifted;
-        if stage.seats.iter().all(recovered) {
-            return Some(stage.now() - lifted);
+        let last_out = stage.seats.iter().map(Seat::last_out).max();
+        let last_out = last_out.unwrap_or_default().max(lifted);
+        // Since then each container has been answered by the store, and has had time to ask about everything.
+        let recovered = |seat: &Seat| seat.last_right() > last_out;
+        if stage.now() > last_out + QUIET && stage.seats.iter().all(recovered) {
+            return Some(last_out - lifted);
         }
         sleep(Duration::from_millis(5)).await;
     }
@@ -249,7 +268,7 @@ impl Strike<'_> {
             self.dead = Some(victim);
         } else {
             sleep(self.hold).await;
-            self.stores.restart(victim);
+            self.stores.restart(victim).await;
         }
     }
 

@@ -42,6 +42,8 @@ pub(super) struct Seat {
     pub(super) turn: Mutex<()>,
     /// When the last call began that was answered by the store, in microseconds of the run.
     right: AtomicU64,
+    /// When the last call ended that was answered without the store.
+    out: AtomicU64,
 }
 
 impl Seat {
@@ -51,6 +53,7 @@ impl Seat {
             function,
             turn: Mutex::new(()),
             right: AtomicU64::new(0),
+            out: AtomicU64::new(0),
         }
     }
 
@@ -59,13 +62,24 @@ impl Seat {
     }
 
     pub(super) fn was_right(&self, began: Duration) {
-        let began = began.as_micros() as u64;
-        self.right.fetch_max(began, Ordering::Relaxed);
+        self.right.fetch_max(microseconds(began), Ordering::Relaxed);
+    }
+
+    pub(super) fn was_out(&self, ended: Duration) {
+        self.out.fetch_max(microseconds(ended), Ordering::Relaxed);
     }
 
     pub(super) fn last_right(&self) -> Duration {
         Duration::from_micros(self.right.load(Ordering::Relaxed))
     }
+
+    pub(super) fn last_out(&self) -> Duration {
+        Duration::from_micros(self.out.load(Ordering::Relaxed))
+    }
+}
+
+fn microseconds(time: Duration) -> u64 {
+    time.as_micros() as u64
 }
 
 /// A client that loses its key in the course of the run.

@@ -146,7 +146,11 @@ impl Stores {
         tokio::task::block_in_place(|| self.server_mut(index).stop(End::Kill));
     }
 
-    pub(super) fn restart(&mut self, index: usize) {
+    /// Starts a server again that is dead.
+    pub(super) async fn restart(&mut self, index: usize) {
+        if let Self::Sentinel(all) = self {
+            return all.rejoin(index).await;
+        }
         let server = self.server_mut(index);
         tokio::task::block_in_place(|| server.restart().unwrap_or_else(|error| panic!("{error}")));
     }

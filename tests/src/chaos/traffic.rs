@@ -90,15 +90,19 @@ pub(super) async fn calls(stage: Shared, number: usize) -> Vec<Answer> {
         let turn = seat.turn.lock().await;
         let began = stage.now();
         let verdict = ask(&stage, seat, asked).await;
+        let ended = stage.now();
         drop(turn);
         if answered_by_the_store(seat, asked, &verdict) {
             seat.was_right(began);
+        }
+        if verdict.is_out() {
+            seat.was_out(ended);
         }
         answers.push(Answer {
             seat: number,
             asked,
             began,
-            ended: stage.now(),
+            ended,
             verdict,
         });
         sleep(PAUSE).await;
