@@ -47,6 +47,7 @@ mod servers;
 mod service_limits;
 mod services;
 mod spread;
+mod storms;
 mod strangers;
 mod template;
 mod tokens;
