@@ -75,6 +75,30 @@ rules
 }
 
 #[test]
+fn which_share_of_a_spread_rule_was_asked_is_told() {
+    let local = crate::support::Local::start();
+    let hot =
+        json!({ "resource": "GET /hot", "per": "all", "limit": 8, "time_window": 60, "split": 2 });
+    local.ask("POST", "/ratelimit/rules", Some(&hot));
+    let told = |tokens: &str| {
+        let explain = [
+            "explain",
+            "GET /hot",
+            "--client",
+            "demo-free",
+            "--tokens",
+            tokens,
+        ];
+        local.weir(&explain).well(0).out
+    };
+    let (asked, never) = (told("4"), told("5"));
+    let share = |number: u8| asked.contains(&format!("8/60s, share {number} of 2"));
+    assert!(share(1) ^ share(2), "{asked}");
+    assert!(never.contains("8/60s, split 2"), "{never}");
+    assert!(never.contains("the cost is more than one of its 2 shares ever has room for"));
+}
+
+#[test]
 fn every_rule_that_a_call_meets_is_told_with_its_fate() {
     let local = crate::support::Local::start();
     let exempt = json!({ "resource": "GET /orders/*", "client": "demo-free", "limit": null, "time_window": 60 });

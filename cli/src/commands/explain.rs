@@ -131,6 +131,12 @@ fn how_much(rule: &Value) -> String {
     if rule["override"] == true {
         told.push_str(", override");
     }
+    if let Some(split) = rule["split"].as_u64().filter(|split| *split > 1) {
+        told.push_str(&match rule["bucket"]["share"].as_u64() {
+            Some(share) => format!(", share {share} of {split}"),
+            None => format!(", split {split}"),
+        });
+    }
     for (name, usual) in [("algorithm", "token_bucket"), ("status", "active")] {
         if let Some(word) = rule[name].as_str().filter(|word| *word != usual) {
             told.push_str(&format!(", {word}"));
