@@ -81,8 +81,14 @@ impl Refresh {
         let started = Instant::now();
         let mut report = Report::default();
         loop {
-            while self.round(&mut report).await? {
-                report.rounds += 1;
+            loop {
+                match self.round(&mut report).await {
+                    Ok(false) => break,
+                    Ok(true) => report.rounds += 1,
+                    // Another run began a new history meanwhile, or what this one went on from was lost: compare again.
+                    Err(RefreshError::Store(StoreError::LaneLost)) => sleep(REPLICA_POLL).await,
+                    Err(error) => return Err(error),
+                }
                 if started.elapsed() > RUN {
                     return Err(RefreshError::Unfinished);
                 }
