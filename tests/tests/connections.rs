@@ -107,8 +107,14 @@ async fn of_a_redis_that_hangs_the_first_call_waits_and_then_one_in_each_pause()
         "{}",
         container.logs()
     );
+    println!(
+        "of 200 calls in {:?} these waited: {waited:?}",
+        started.elapsed()
+    );
     redis.resume();
+    let resumed = Instant::now();
     until_counted(&container).await;
+    println!("counted again after {:?}", resumed.elapsed());
     container.logged("answers again").await;
 }
 
