@@ -28,6 +28,26 @@ struct State {
     probing: bool,
 }
 
+/// How a node stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// It answers, or nobody has asked.
+    Sound,
+    /// It failed, and is left alone.
+    Resting,
+    /// It failed, and the next call tries whether it answers.
+    Due,
+}
+
+impl State {
+    /// Whether a node that failed is left alone: until its pause is over, and while somebody tries.
+    fn is_resting(&self) -> bool {
+        // By whichever clock has gone further: a pause is never made longer by a freeze.
+        let over = |(since, pause): (Moment, Duration)| since.elapsed() >= pause;
+        self.probing || !self.pause.is_none_or(over)
+    }
+}
+
 /// What the outcome of a call changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Change {
@@ -49,9 +69,7 @@ impl Breaker {
         let mut state = self.state();
         let probe = state.failures > 0;
         if probe {
-            // By whichever clock has gone further: a pause is never made longer by a freeze.
-            let over = |(since, pause): (Moment, Duration)| since.elapsed() >= pause;
-            if state.probing || !state.pause.is_none_or(over) {
+            if state.is_resting() {
                 return None;
             }
             state.probing = true;
@@ -60,6 +78,16 @@ impl Breaker {
             breaker: self,
             probe,
         })
+    }
+
+    /// Whether the last that is known of the node is a failure, and if so, whether it is to be left alone still.
+    pub(crate) fn standing(&self) -> Standing {
+        let state = self.state();
+        match state.failures {
+            0 => Standing::Sound,
+            _ if state.is_resting() => Standing::Resting,
+            _ => Standing::Due,
+        }
     }
 
     /// Notes a failure that no call of its own showed.

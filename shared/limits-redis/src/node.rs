@@ -4,6 +4,7 @@
 //! of its own, and a connection is looked at before it is trusted. One that is being made goes on when the call that asked for it
 //! has given up, so that what a busy server has half done is not thrown away.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 
 use crate::address::Address;
-use crate::breaker::{Breaker, Change};
+use crate::breaker::{Breaker, Change, Standing};
 use crate::fault::Fault;
 use crate::store::StoreError;
 
@@ -37,10 +38,6 @@ const A_WHILE: Duration = Duration::from_millis(5);
 
 /// How old a connection may get: one that was opened with an IAM token is cut after twelve hours.
 const OLDEST: Duration = Duration::from_secs(11 * 60 * 60);
-
-/// A connection on which so many calls in a row got no answer is replaced. One late answer is none yet: it is paired with its own
-/// call by order, and a server that was merely busy is not made to greet everyone anew.
-const MOST_UNANSWERED: u32 = 2;
 
 /// Mints the password for a connection that is opened now.
 pub(crate) type Mint = Arc<dyn Fn() -> Result<String, String> + Send + Sync>;
@@ -88,6 +85,8 @@ struct Link {
     /// What reads and writes for it; it ends when the connection does.
     driver: JoinHandle<()>,
     opened: Moment,
+    /// Whether a call was not answered in time, nor anything since.
+    silent: Arc<AtomicBool>,
 }
 
 impl Link {
@@ -105,7 +104,23 @@ impl Link {
             connection,
             driver: tokio::spawn(driver),
             opened: Moment::now(),
+            silent: Arc::default(),
         })
+    }
+
+    /// Notes that a call was not answered in time, and lets the connection tell whether it was only late: answers come in order,
+    /// and each is paired with its own call. So a server that was merely busy need not greet everyone anew, and one that is not at
+    /// the other end any more is found out by the next call.
+    fn note_silence(&self) {
+        if self.silent.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        // Holds the connection no longer than the link does, which ends what drives it.
+        let (mut connection, silent) = (self.connection.clone(), Arc::clone(&self.silent));
+        tokio::spawn(async move {
+            let answer = connection.send_packed_command(&redis::cmd("PING")).await;
+            silent.store(answer.is_err(), Ordering::Relaxed);
+        });
     }
 
     async fn ask(&self, command: &Cmd, asking: bool) -> Result<Value, RedisError> {
@@ -141,8 +156,6 @@ struct Line {
     opening: Option<(Moment, Opening)>,
     /// When it was last used.
     used: Option<Moment>,
-    /// Calls in a row that got no answer.
-    unanswered: u32,
 }
 
 impl Line {
@@ -153,7 +166,7 @@ impl Line {
             !idle
                 && !link.driver.is_finished()
                 && link.opened.elapsed() < OLDEST
-                && self.unanswered < MOST_UNANSWERED
+                && !link.silent.load(Ordering::Relaxed)
         });
         if !sound {
             self.link = None;
@@ -226,8 +239,8 @@ impl Node {
                 }
             }
             Err(_) => {
-                if used.is_some() {
-                    self.line().unanswered += 1;
+                if let Some(link) = &used {
+                    link.note_silence();
                 }
                 admitted.failed()
             }
@@ -238,6 +251,11 @@ impl Node {
         };
         self.tell(change, answer.as_ref().err());
         answer
+    }
+
+    /// How it stands.
+    pub(crate) fn standing(&self) -> Standing {
+        self.breaker.standing()
     }
 
     /// Leaves the server alone for a while, whatever it answered.
@@ -258,9 +276,7 @@ impl Node {
     }
 
     fn answered(&self) {
-        let mut line = self.line();
-        line.used = Some(Moment::now());
-        line.unanswered = 0;
+        self.line().used = Some(Moment::now());
     }
 
     /// Closes a connection, unless another has taken its place.
@@ -279,7 +295,9 @@ impl Node {
             .used
             .is_some_and(|used| used.elapsed() > A_WHILE);
         if idle {
-            // Lets the system tell what has happened to the connection since, such as while we were frozen.
+            // Lets the system tell what has happened to the connection since, such as while we were frozen; and then whoever waits
+            // for an answer that has come.
+            tokio::task::yield_now().await;
             tokio::task::yield_now().await;
         }
         let opening = {
@@ -305,7 +323,6 @@ impl Node {
         if line.opening.take_if(own).is_some() {
             line.link = Some(Arc::clone(&link));
             line.used = Some(Moment::now());
-            line.unanswered = 0;
         }
         Ok(link)
     }

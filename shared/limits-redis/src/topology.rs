@@ -17,6 +17,7 @@ use redis::{Cmd, ToRedisArgs, Value};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::address::{Address, Arrangement, Target};
+use crate::breaker::Standing;
 use crate::fault::Fault;
 use crate::keys::Place;
 use crate::node::{Access, CONNECT_DEADLINE, Mint, Node};
@@ -27,6 +28,9 @@ use crate::tls;
 /// How often a call is sent on: a slot that has moved is told in one hop, one that is moving in two, and a server that was demoted
 /// costs one more.
 const MOST_HOPS: usize = 3;
+
+/// How old what sentinels told may be.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// How long whoever has time waits before it asks again.
 pub(crate) const RETRY: Duration = Duration::from_millis(20);
@@ -219,8 +223,19 @@ impl Topology {
     }
 
     async fn node(&self, place: Place, deadline: Instant) -> Result<Arc<Node>, StoreError> {
-        if let Some(node) = self.0.known().get(place) {
-            return Ok(node);
+        let known = self.0.known().get(place);
+        if let Some(node) = known {
+            match node.standing() {
+                // Others may have long put another in its place, and it does not know yet.
+                Standing::Due if self.0.arrangement != Arrangement::One => {
+                    let _ = timeout_at(deadline, self.0.find()).await;
+                    return Ok(self.0.known().get(place).unwrap_or(node));
+                }
+                _ => {
+                    self.0.look_again();
+                    return Ok(node);
+                }
+            }
         }
         let found = timeout_at(deadline, self.0.find()).await;
         found.map_err(|_| StoreError::Timeout)?;
@@ -252,6 +267,21 @@ async fn again(error: &StoreError, deadline: Instant) -> bool {
 impl Inner {
     fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks the sentinels anew from time to time, behind the back of whoever calls: one that they have replaced goes on for seconds as
+    /// if it were the primary, and what it is told is lost.
+    fn look_again(self: &Arc<Self>) {
+        if let Arrangement::Sentinel(_) = self.arrangement {
+            let finding = self.finding.lock().unwrap_or_else(PoisonError::into_inner);
+            let due = finding
+                .as_ref()
+                .is_none_or(|(since, _)| since.elapsed() > LOOK_AGAIN);
+            drop(finding);
+            if due {
+                drop(self.find());
+            }
+        }
     }
 
     /// Looks for the servers anew, once at a time. It goes on whoever waits for it.
