@@ -257,3 +257,23 @@ async fn a_server_that_fails_costs_its_own_lanes_and_no_other_until_its_replica_
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
+
+#[tokio::test]
+async fn a_node_of_a_cluster_that_is_addressed_as_if_it_were_alone_says_what_is_wrong() {
+    let cluster = RedisCluster::start(0).await;
+    let container = Container::start(
+        Function::Check,
+        [
+            ("REDIS_URL", cluster.node(0).url()),
+            ("CHECK_ANONYMOUS", "allow".to_owned()),
+        ],
+    )
+    .await;
+    for n in 0..20 {
+        let answer = ask(&container, "POST", &format!("client-{n}")).await;
+        assert_eq!(answer["statusCode"], 503);
+    }
+    container
+        .logged("REDIS_URL must begin with redis+cluster://")
+        .await;
+}

@@ -175,6 +175,19 @@ async fn a_primary_that_was_demoted_decides_nothing_and_is_asked_again_when_it_m
         left - 2,
         "what was answered without it is not counted in it"
     );
+    // Cut off from all who copy it: another may be primary by now, and it may not even deny.
+    let needs = |console: &mut Connection, replicas: &str| {
+        redis::cmd("CONFIG")
+            .arg(&["SET", "min-replicas-to-write", replicas])
+            .exec(console)
+            .unwrap();
+    };
+    needs(&mut console, "1");
+    for _ in 0..5 {
+        assert!(!counted(&container).await.0);
+    }
+    needs(&mut console, "0");
+    until_counted(&container).await;
 }
 
 #[tokio::test]
