@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use local::servers::Redis;
 use redis::Connection;
 use serde_json::{Value, json};
-use tests::{Container, Function, Operator};
+use tests::{Container, Function, Operator, RedisCluster, Sentinels};
 
 /// What decisions are given here: on a busy machine, too.
 const TIMEOUT: Duration = Duration::from_millis(200);
@@ -118,11 +118,8 @@ async fn of_a_redis_that_hangs_the_first_call_waits_and_then_one_in_each_pause()
     container.logged("answers again").await;
 }
 
-#[tokio::test]
-async fn a_cold_container_whose_redis_hangs_waits_once_to_load_and_then_no_longer_than_any() {
-    let mut redis = Redis::start().unwrap();
-    let operator = eve_at(&redis).await;
-    redis.pause();
+/// Fifty calls to a container that has loaded nothing, and whose Redis hangs.
+async fn fifty_wait_no_longer_than_any(operator: &Operator) -> Container {
     let container = operator
         .container(
             Function::Authorizer,
@@ -139,17 +136,39 @@ async fn a_cold_container_whose_redis_hangs_waits_once_to_load_and_then_no_longe
         assert_eq!(answer.unwrap_err().error_type, "StoreUnavailable");
     }
     // Nobody waits for three seconds again: in fifty calls there are a few pauses, and a tenth of a second for each.
-    assert!(
-        asked.elapsed() < Duration::from_secs(3),
-        "{:?}",
-        asked.elapsed()
-    );
+    let took = asked.elapsed();
+    assert!(took < Duration::from_secs(3), "{took:?}");
+    container
+}
+
+#[tokio::test]
+async fn a_cold_container_whose_redis_hangs_waits_once_to_load_and_then_no_longer_than_any() {
+    let mut redis = Redis::start().unwrap();
+    let operator = eve_at(&redis).await;
+    redis.pause();
+    let container = fifty_wait_no_longer_than_any(&operator).await;
     redis.resume();
     let end = Instant::now() + Duration::from_secs(15);
     while container.invoke(&call()).await.is_err() {
         assert!(Instant::now() < end, "{}", container.logs());
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
+}
+
+#[tokio::test]
+async fn nor_does_one_whose_whole_cluster_hangs_or_whose_sentinels_do() {
+    let mut cluster = RedisCluster::start(0).await;
+    let operator = Operator::at(&cluster.url()).await;
+    for node in 0..cluster.size() {
+        cluster.node_mut(node).pause();
+    }
+    fifty_wait_no_longer_than_any(&operator).await;
+    let mut watched = Sentinels::start(0).await;
+    let operator = Operator::at(&watched.url()).await;
+    for sentinel in 0..3 {
+        watched.sentinel_mut(sentinel).pause();
+    }
+    fifty_wait_no_longer_than_any(&operator).await;
 }
 
 #[tokio::test]

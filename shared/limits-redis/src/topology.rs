@@ -17,7 +17,7 @@ use redis::{Cmd, ToRedisArgs, Value};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::address::{Address, Arrangement, Target};
-use crate::breaker::Standing;
+use crate::breaker::{Breaker, Standing};
 use crate::fault::Fault;
 use crate::keys::Place;
 use crate::node::{Access, CONNECT_DEADLINE, Mint, Node};
@@ -47,6 +47,8 @@ struct Inner {
     seeds: Vec<Arc<Node>>,
     known: Mutex<Known>,
     finding: Mutex<Option<(Moment, Finding)>>,
+    /// Whether anybody is waited for where it is not known who keeps a place.
+    search: Breaker,
 }
 
 /// A search for the servers; whether it found any.
@@ -91,6 +93,7 @@ impl Topology {
             seeds,
             known: Mutex::new(known),
             finding: Mutex::default(),
+            search: Breaker::default(),
         })))
     }
 
@@ -228,7 +231,9 @@ impl Topology {
             match node.standing() {
                 // Others may have long put another in its place, and it does not know yet.
                 Standing::Due if self.0.arrangement != Arrangement::One => {
-                    let _ = timeout_at(deadline, self.0.find()).await;
+                    // If nobody says so soon enough, there is time left to try the one that is known.
+                    let left = deadline.saturating_duration_since(Instant::now());
+                    let _ = timeout(left / 2, self.0.find()).await;
                     return Ok(self.0.known().get(place).unwrap_or(node));
                 }
                 _ => {
@@ -237,9 +242,16 @@ impl Topology {
                 }
             }
         }
+        // Nobody knows: one call in each pause waits for those who might.
+        let admitted = self.0.search.admit().ok_or(StoreError::Paused)?;
         let found = timeout_at(deadline, self.0.find()).await;
+        let node = self.0.known().get(place);
+        match node {
+            Some(_) => admitted.succeeded(),
+            None => admitted.failed(),
+        };
         found.map_err(|_| StoreError::Timeout)?;
-        self.0.known().get(place).ok_or(StoreError::Unserved)
+        node.ok_or(StoreError::Unserved)
     }
 }
 
