@@ -10,6 +10,7 @@ mod stage;
 mod stores;
 mod traffic;
 mod truth;
+mod wrong;
 
 use std::{sync::Arc, time::Duration};
 

@@ -4,22 +4,20 @@ mod bucket;
 mod table;
 mod tally;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::{collections::BTreeSet, time::Duration};
 
 use bucket::Bucket;
 use tally::Tally;
 
 use super::{
-    edits::{Edited, Run},
+    edits::{Edited, Revoked, Run},
     faults::Happened,
     rules::STANDING,
     stage::{LOAD_TIMEOUT, REDIS_TIMEOUT, SCHEDULE, Stage},
     stores::Topology,
     traffic::{Answer, Asked, Verdict},
     truth::Truth,
+    wrong::Wrong,
 };
 
 /// What a slow and busy machine may add to any promise.
@@ -105,9 +103,9 @@ impl Account {
             runs: runs.len(),
             rules: truth.rules,
             looks: truth.looks,
-            wrong: truth.faults,
+            wrong: Vec::new(),
         };
-        account.judge(stage, &answers, &felt, &edited, &runs);
+        account.judge(truth.wrong, stage, &answers, &felt, &edited, &runs);
         account
     }
 
@@ -118,13 +116,13 @@ impl Account {
 
     fn judge(
         &mut self,
+        mut wrong: Wrong,
         stage: &Stage,
         answers: &[Answer],
         felt: &[&Happened],
         edited: &Edited,
         runs: &[Run],
     ) {
-        let mut wrong = Wrong::default();
         let leaving: BTreeSet<usize> = edited
             .revoked
             .iter()
@@ -154,11 +152,11 @@ impl Account {
                 Asked::Leaver(number) if refused && !leaving.contains(&number) => {
                     wrong.note("a key that nobody took away was refused", &told);
                 }
-                Asked::Leaver(number)
-                    if answer.verdict.knows_the_caller()
-                        && is_revoked(number, answer, felt, edited, runs) =>
-                {
-                    wrong.note("a key was accepted after it was taken away", &told);
+                Asked::Leaver(number) if answer.verdict.knows_the_caller() => {
+                    if let Some((revoked, run)) = revoked(number, answer, felt, edited, runs) {
+                        let told = format!("{told}, after {revoked:?} and {run:?}");
+                        wrong.note("a key was accepted after it was taken away", &told);
+                    }
                 }
                 Asked::Standing {
                     place: "critical", ..
@@ -174,7 +172,12 @@ impl Account {
             wrong.note("an answer came too late", &told);
         }
         for (happened, _) in &self.faults {
-            let most = BREAKER + SCHEDULE + SLACK;
+            // What is lost has to be published again, by a `refresh` that has left the store alone for as long.
+            let publishing = match happened.loses {
+                true => SCHEDULE + BREAKER,
+                false => Duration::ZERO,
+            };
+            let most = publishing + BREAKER + SLACK;
             if happened.recovered.is_none_or(|took| took > most) {
                 let (fault, took) = (happened.fault, happened.recovered);
                 let told = format!("{fault}: {took:?}, and {most:?} is the most");
@@ -198,42 +201,26 @@ impl Account {
             let told = format!("{out} of {}", self.undisturbed.count());
             wrong.note("answers were degraded while nothing was wrong", &told);
         }
-        self.wrong.extend(wrong.told());
+        self.wrong = wrong.told().collect();
     }
 }
 
-/// Whether that key was surely gone for whoever asks the store: taken away, published after that, and nothing was wrong since.
-fn is_revoked(
+/// By what that key was surely gone for whoever asks the store: taken away, published after that, and nothing was wrong since.
+fn revoked<'a>(
     leaver: usize,
     answer: &Answer,
     felt: &[&Happened],
-    edited: &Edited,
-    runs: &[Run],
-) -> bool {
+    edited: &'a Edited,
+    runs: &'a [Run],
+) -> Option<(&'a Revoked, &'a Run)> {
     let mut revoked = edited.revoked.iter();
-    let Some(revoked) = revoked.find(|each| each.leaver == leaver) else {
-        return false;
-    };
-    runs.iter().any(|run| {
+    let revoked = revoked.find(|each| each.leaver == leaver)?;
+    let mut runs = runs.iter();
+    let published = runs.find(|run| {
         run.began >= revoked.at
             && run.revision >= revoked.revision
             && run.ended + LOOK <= answer.began
             && !felt.iter().any(|each| each.covers(run.began, answer.ended))
-    })
-}
-
-/// Sentences with how often each is true, and the first time that it was.
-#[derive(Default)]
-struct Wrong(BTreeMap<&'static str, (usize, String)>);
-
-impl Wrong {
-    fn note(&mut self, sentence: &'static str, told: &str) {
-        let (count, _) = self.0.entry(sentence).or_insert((0, told.to_owned()));
-        *count += 1;
-    }
-
-    fn told(self) -> impl Iterator<Item = String> {
-        let noted = self.0.into_iter();
-        noted.map(|(sentence, (count, told))| format!("{sentence}, {count} times: {told}"))
-    }
+    });
+    published.map(|run| (revoked, run))
 }

@@ -11,6 +11,7 @@ use super::{
     rules::STANDING,
     stage::{Seat, Stage, client_name, refresh, text},
     traffic::{authorizer, check, policy},
+    wrong::Wrong,
 };
 use crate::{Function, FunctionError};
 
@@ -25,14 +26,14 @@ pub(super) struct Truth {
     /// Questions whether one of them is in force in a container.
     pub(super) looks: usize,
     /// What is not as it should be.
-    pub(super) faults: Vec<String>,
+    pub(super) wrong: Wrong,
 }
 
 /// Publishes what is not yet, and looks at every rule and every key in every container.
 pub(super) async fn compare(stage: &Stage, edited: &Edited) -> Truth {
     let mut truth = Truth::default();
     if let Err(told) = published(stage).await {
-        truth.faults.push(told);
+        truth.wrong.note("not all is published in the end", &told);
     }
     let query = [("limit", "1000")];
     let listed = call(&stage.rules, "GET", "/ratelimit/rules", &query, Value::Null).await;
@@ -40,7 +41,7 @@ pub(super) async fn compare(stage: &Stage, edited: &Edited) -> Truth {
     truth.rules = rules.len();
     for (rule, id) in STANDING.iter().zip(&stage.standing) {
         if !rules.iter().any(|each| each["id"] == id.as_str()) {
-            truth.faults.push(format!("the rule {} is gone", rule.name));
+            truth.wrong.note("a rule is gone", rule.name);
         }
     }
     for (number, seat) in stage.seats.iter().enumerate() {
@@ -51,8 +52,8 @@ pub(super) async fn compare(stage: &Stage, edited: &Edited) -> Truth {
             let told = counted(stage, seat, &path).await;
             let wanted = piece(rule);
             if !told.as_ref().is_ok_and(|policy| policy.contains(&wanted)) {
-                let fault = format!("{who} does not go by {rule}: {told:?}");
-                truth.faults.push(fault);
+                let told = format!("{who} by {rule}: {told:?}");
+                truth.wrong.note("in the end a rule is not in force", &told);
             }
         }
         for place in (0..PLACES).map(resource) {
@@ -62,8 +63,10 @@ pub(super) async fn compare(stage: &Stage, edited: &Edited) -> Truth {
             truth.looks += 1;
             let told = counted(stage, seat, &path_of(&place)).await;
             if told != Ok(String::new()) && told != Ok("\"default\"".to_owned()) {
-                let fault = format!("{who} goes by a rule for {place} that is gone: {told:?}");
-                truth.faults.push(fault);
+                let told = format!("{who} for {place}: {told:?}");
+                truth
+                    .wrong
+                    .note("in the end a rule is in force that is gone", &told);
             }
         }
         if seat.function == Function::Authorizer {
@@ -83,12 +86,12 @@ async fn look_at_keys(stage: &Stage, edited: &Edited, seat: &Seat, who: &str, tr
         let told = authorizer(&seat.container, &leaver.key, "/elsewhere").await;
         let refused = matches!(&told, Err(error) if error.error_message == "Unauthorized");
         if refused != gone || (told.is_err() && !refused) {
-            let state = if gone { "taken away" } else { "good" };
-            let fault = format!(
-                "{who} on the key of {}, which is {state}: {told:?}",
-                leaver.client
-            );
-            truth.faults.push(fault);
+            let sentence = match gone {
+                true => "in the end a key is accepted that was taken away",
+                false => "in the end a good key is refused",
+            };
+            let told = format!("{who} on the key of {}: {told:?}", leaver.client);
+            truth.wrong.note(sentence, &told);
         }
     }
 }
