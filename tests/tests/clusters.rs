@@ -55,7 +55,7 @@ fn day(per: &str, limit: u64) -> Value {
 }
 
 /// A client whose lane lies on a server of the cluster, and not with what all share.
-async fn client_on(cluster: &RedisCluster, node: usize) -> String {
+pub(crate) async fn client_on(cluster: &RedisCluster, node: usize) -> String {
     let keys = Keys::default();
     for n in 0.. {
         let client = format!("client-{n}");

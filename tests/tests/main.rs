@@ -38,6 +38,7 @@ mod openapi;
 mod operations;
 mod outages;
 mod pairs;
+mod partly_out;
 mod published_keys;
 mod publishing;
 mod resets;

@@ -244,10 +244,14 @@ async fn each_rule_says_what_counts(outage: Outage) {
     authorizer(&scene).await;
     check(&scene).await;
     pairs(&scene).await;
-    // However many ask meanwhile, none of them fills the log.
+    // It is told, whatever is the matter; however many ask meanwhile, none of them fills the log.
     for container in [&scene.authorizer, &scene.check] {
         let warnings = container.logs().matches("\"level\":\"WARN\"").count();
-        assert!(warnings <= 5, "{outage:?}\n{}", container.logs());
+        assert!(
+            (1..=5).contains(&warnings),
+            "{outage:?}\n{}",
+            container.logs()
+        );
     }
     drop(scene.operator);
 }

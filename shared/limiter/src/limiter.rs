@@ -493,11 +493,15 @@ impl Limiter {
         }
     }
 
-    /// Notes that the store did not answer. It tells itself when an outage begins and when it ends: a line for each request would
-    /// drown that.
+    /// Notes that the store did not answer. That a server is out it tells itself; what else fails is told here, once a minute. A
+    /// line for each request would drown that.
     pub(crate) fn note_failure(&self, error: &StoreError) {
-        tracing::debug!(%error, "no answer from the store");
         self.views.note_failure();
+        if !error.is_told() && self.views.failure_is_news() {
+            tracing::warn!(%error, "Redis does not do what it is asked");
+        } else {
+            tracing::debug!(%error, "no answer from the store");
+        }
     }
 
     /// Whether a look at the lane serves. In memory there is no trip to save.

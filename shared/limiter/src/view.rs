@@ -41,6 +41,8 @@ struct Doubt {
     trust: Trust,
     /// When that was last looked into.
     asked: Option<Moment>,
+    /// When it was last told of.
+    told: Option<Moment>,
 }
 
 /// How far the view in force is trusted.
@@ -57,6 +59,9 @@ enum Trust {
 
 /// How often a doubt is looked into at most.
 const PAUSE: Duration = Duration::from_secs(1);
+
+/// How often it is told of at most.
+const QUIET: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 struct Progress {
@@ -169,6 +174,16 @@ impl Views {
         }
     }
 
+    /// Whether that is to be told of, by whoever asks: once a minute.
+    pub(crate) fn failure_is_news(&self) -> bool {
+        let mut doubt = self.doubt();
+        let news = doubt.told.is_none_or(|at| at.elapsed() >= QUIET);
+        if news {
+            doubt.told = Some(Moment::now());
+        }
+        news
+    }
+
     /// Whether the view in force is known to be of what was lost.
     pub(crate) fn is_lost(&self) -> bool {
         self.doubt().trust == Trust::Lost
@@ -186,7 +201,7 @@ impl Views {
 
     /// Looks into a doubt, once a second at most, by `deadline`: whether what is published is older than the view in force. Where it
     /// is, that view is replaced, in `patience`; as long as that does not succeed, it is lost. Gives the deadline back, which that
-    /// patience is not taken from.
+    /// patience is not taken from. Half of the time until then is left for the decision, which another server may be asked for.
     pub(crate) async fn resolve_doubt(
         &self,
         store: &Store,
@@ -197,7 +212,9 @@ impl Views {
         let Some(view) = self.current().filter(|_| self.doubt_is_due()) else {
             return deadline;
         };
-        match store.changes(view.stamp, deadline).await {
+        let now = Instant::now();
+        let half = now + deadline.saturating_duration_since(now) / 2;
+        match store.changes(view.stamp, half).await {
             Ok(Some(changes)) if changes.stamp >= view.stamp => self.doubt().trust = Trust::Whole,
             Ok(Some(_)) => {
                 drop(view);

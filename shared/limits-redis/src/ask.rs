@@ -2,7 +2,7 @@
 //!
 //! Where all of them lie together, that is one script. In a cluster they may lie in several lanes, which no script reaches at
 //! once. Then all lanes are looked at first, at the same time and spending nothing: a denial ends it there, with the longest wait of
-//! all, and so does a lane that is newer than the caller. Only then they are taken from, the caller's own first and what many share
+//! all that answered, and so does a lane that is newer than the caller. Only then they are taken from, the caller's own first and what many share
 //! last; so a caller who is throttled never touches what others share. Where somebody else took the last of a lane between the look
 //! and the take, what was taken before is given back.
 //!
@@ -103,12 +103,16 @@ impl RedisStore {
         epoch: u64,
         deadline: Instant,
     ) -> Result<Held, StoreError> {
-        let looks = parts
-            .iter()
-            .map(|part| self.part(part, Operation::Look, epoch, deadline));
+        // Nothing that only watches may take all the time of those that decide.
+        let half = half_of(deadline);
+        let looks = parts.iter().map(|part| {
+            let end = if part.only_watches() { half } else { deadline };
+            self.part(part, Operation::Look, epoch, end)
+        });
         let looks = join_all(looks).await;
         let mut whole = Whole::of(parts);
         let mut passes = true;
+        let mut unanswered = None;
         for (part, look) in parts.iter().zip(looks) {
             match look {
                 Ok(Held {
@@ -121,8 +125,14 @@ impl RedisStore {
                 Ok(behind) => return Ok(behind),
                 // Nothing that only watches has a say.
                 Err(_) if part.only_watches() => {}
-                Err(error) => return Err(error),
+                Err(error) => unanswered = unanswered.or(Some(error)),
             }
+        }
+        // All must have room: who has none somewhere is denied, whatever is the matter elsewhere.
+        if let Some(error) = unanswered
+            && passes
+        {
+            return Err(error);
         }
         if operation == Operation::Look || !passes {
             return Ok(whole.into_held());
@@ -271,6 +281,12 @@ impl RedisStore {
         });
         let _ = timeout_at(deadline, given).await;
     }
+}
+
+/// When half of the time is over that is left.
+fn half_of(deadline: Instant) -> Instant {
+    let now = Instant::now();
+    now + deadline.saturating_duration_since(now) / 2
 }
 
 /// What nothing need be given back of.

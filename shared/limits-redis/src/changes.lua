@@ -1,5 +1,5 @@
-#!lua
--- What was published after a reader's number.
+#!lua flags=allow-oom
+-- What was published after a reader's number; also where the memory is full, for it needs none.
 --
 -- KEYS  1 head, 2 chunks, 3 stamps, 4 names
 -- ARGV  1  the reader's number: the stamp that it has caught up to, 0 for a cold start

@@ -1,5 +1,5 @@
-#!lua
--- What the registry says of a name.
+#!lua flags=allow-oom
+-- What the registry says of a name; also where the memory is full, for it needs none.
 --
 -- KEYS  1 epoch, 2 reached, 3 the entry of the name
 -- Reply an array of what stands there, nil where nothing does

@@ -59,6 +59,17 @@ impl StoreError {
         }
     }
 
+    /// Whether the store tells of it by itself, when it begins: a server does not answer, and is left alone.
+    pub fn is_told(&self) -> bool {
+        match self {
+            StoreError::Timeout | StoreError::Paused => true,
+            error => matches!(
+                error.fault(),
+                Some(Fault::Demoted | Fault::Unready | Fault::Lost)
+            ),
+        }
+    }
+
     /// Whether the keys of a call are parted between two servers: each by itself is found.
     pub(crate) fn is_parted(&self) -> bool {
         self.fault() == Some(Fault::TryAgain)
