@@ -32,6 +32,7 @@ mod iam_database;
 mod identity;
 mod keys_that_count;
 mod known_answers;
+mod liars;
 mod lines;
 mod lost;
 mod openapi;

@@ -15,6 +15,9 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// What no pause is longer than.
 pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
+/// How long a failure is remembered of a node that nobody tries any more.
+const REMEMBERED: Duration = Duration::from_secs(60);
+
 /// Whether a node is asked at all.
 #[derive(Debug, Default)]
 pub(crate) struct Breaker(Mutex<State>);
@@ -88,6 +91,12 @@ impl Breaker {
             _ if state.is_resting() => Standing::Resting,
             _ => Standing::Due,
         }
+    }
+
+    /// Whether the last that tried failed, within a minute.
+    pub(crate) fn is_open(&self) -> bool {
+        let pause = self.state().pause;
+        pause.is_some_and(|(since, _)| since.elapsed() < REMEMBERED)
     }
 
     /// Notes a failure that no call of its own showed.

@@ -18,13 +18,16 @@ pub(crate) enum Fault {
     TryAgain,
     /// `READONLY`, `MASTERDOWN`, `NOREPLICAS`: the node may not decide, or not any more. Another may.
     Demoted,
-    /// `LOADING`, `CLUSTERDOWN`, refused credentials: the node can serve nobody for now.
+    /// `LOADING`, `CLUSTERDOWN`, refused credentials, too many clients: the node can serve nobody for now.
     Unready,
     /// `BUSY`, `OOM` and all else that a server answers: this call was refused, and the next may not be.
     Refused,
     /// The connection failed, or what came over it was no answer. Whether the call was executed is not known.
     Lost,
 }
+
+/// What a server tells a client for which it has no room.
+const FULL: &str = "max number of clients reached";
 
 impl Fault {
     pub(crate) fn of(error: &RedisError) -> Self {
@@ -37,6 +40,8 @@ impl Fault {
                 ServerErrorKind::TryAgain => Fault::TryAgain,
                 ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown => Fault::Demoted,
                 ServerErrorKind::BusyLoading | ServerErrorKind::ClusterDown => Fault::Unready,
+                // In place of the first answer, before the connection is closed.
+                _ if error.detail().is_some_and(|told| told.starts_with(FULL)) => Fault::Unready,
                 _ => Fault::Refused,
             },
             ErrorKind::AuthenticationFailed | ErrorKind::RESP3NotSupported => Fault::Unready,
@@ -113,6 +118,7 @@ mod tests {
             ),
             ("CLUSTERDOWN The cluster is down", Fault::Unready),
             ("NOAUTH Authentication required.", Fault::Unready),
+            ("ERR max number of clients reached", Fault::Unready),
             ("WRONGPASS invalid username-password pair", Fault::Unready),
             ("BUSY Redis is busy running a script.", Fault::Refused),
             (

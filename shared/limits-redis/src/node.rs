@@ -263,6 +263,11 @@ impl Node {
         self.tell(self.breaker.open(), Some(error));
     }
 
+    /// Whether it did not answer when it was last tried, of late.
+    pub(crate) fn is_out(&self) -> bool {
+        self.breaker.is_open()
+    }
+
     /// An outage is told when it begins and when it ends, not with each call.
     fn tell(&self, change: Change, error: Option<&StoreError>) {
         let node = &self.address;

@@ -32,6 +32,9 @@ const MOST_HOPS: usize = 3;
 /// How old what sentinels told may be.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
+/// How many servers are known at most: one for each place, and some to which others have sent us on. A container has 1,024 files.
+const MOST_NODES: usize = Place::COUNT + 64;
+
 /// How long whoever has time waits before it asks again.
 pub(crate) const RETRY: Duration = Duration::from_millis(20);
 
@@ -142,8 +145,10 @@ impl Topology {
                     demoted = true;
                     // Where there is one name, a new connection may lead to the one that took its place.
                     if self.0.arrangement != Arrangement::One {
-                        let found = timeout_at(deadline, self.0.find()).await;
-                        found.map_err(|_| StoreError::Timeout)?;
+                        if timeout_at(deadline, self.0.find()).await.is_err() {
+                            node.leave_alone(&StoreError::Redis(error));
+                            return Err(StoreError::Timeout);
+                        }
                         node = self.node(place, deadline).await?;
                     }
                 }
@@ -246,10 +251,16 @@ impl Topology {
         let admitted = self.0.search.admit().ok_or(StoreError::Paused)?;
         let found = timeout_at(deadline, self.0.find()).await;
         let node = self.0.known().get(place);
-        match node {
-            Some(_) => admitted.succeeded(),
-            None => admitted.failed(),
-        };
+        match (&node, &found) {
+            (Some(_), _) => {
+                admitted.succeeded();
+            }
+            // Nobody was waited for: each server is left alone by itself, and no longer than that.
+            (None, Ok(false)) => drop(admitted),
+            (None, _) => {
+                admitted.failed();
+            }
+        }
         found.map_err(|_| StoreError::Timeout)?;
         node.ok_or(StoreError::Unserved)
     }
@@ -341,17 +352,26 @@ impl Known {
         if at.host.is_empty() {
             at.host.clone_from(&teller.address.host);
         }
+        if self.nodes.len() >= MOST_NODES && !self.nodes.contains_key(&at) {
+            self.forget(|_| true);
+        }
         let new = || Arc::new(Node::new(at.clone(), access.clone()));
         Arc::clone(self.nodes.entry(at.clone()).or_insert_with(new))
     }
 
-    /// Takes over what was found, and forgets servers that keep nothing of ours any more.
+    /// Takes over what was found, and forgets servers that keep nothing of ours any more; not those that are out, lest one to
+    /// which keys are on their way be waited for by every call.
     fn replace(&mut self, places: Vec<Option<Arc<Node>>>) {
         self.places = places;
+        self.forget(|node| !node.is_out());
+    }
+
+    /// Forgets those of the servers that keep nothing of ours.
+    fn forget(&mut self, which: impl Fn(&Node) -> bool) {
         let places = &self.places;
         self.nodes.retain(|_, node| {
             let mut kept = places.iter().flatten();
-            kept.any(|keeper| Arc::ptr_eq(keeper, node))
+            kept.any(|keeper| Arc::ptr_eq(keeper, node)) || !which(node)
         });
     }
 }
