@@ -7,8 +7,8 @@ use limits::counters::Operation;
 use limits::registry::{Name, key_hash};
 use limits::rule::Algorithm;
 use limits::{Lane, Quota, Resource};
-use limits_redis::Reply;
 use limits_redis::keys::Keys;
+use limits_redis::{Page, Reply, StoreError};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use redis::{Cmd, cmd};
@@ -292,6 +292,25 @@ async fn a_revocation_is_heard_of_though_the_list_of_changed_names_is_lost() {
     assert_ne!(word(&warm.decide(&asks).await), "default");
     story.heals().await;
     assert_eq!(word(&warm.decide(&asks).await), "unknown");
+}
+
+#[tokio::test]
+async fn a_page_that_goes_on_from_what_is_not_whole_any_more_is_refused() {
+    let mut story = Story::new().await;
+    for key in [story.keys.chunks(), story.keys.stamps(), story.keys.names()] {
+        story.operator.key("eve", &stores::unique("key")).await;
+        let (published, _) = story.operator.store.published().await.unwrap();
+        let published = published.unwrap();
+        cmd("DEL").arg(&key).exec(&mut story.redis).unwrap();
+        let page = Page {
+            version: published.version,
+            after: published.stamp,
+            ..Page::default()
+        };
+        let put = story.operator.store.put(&page).await;
+        assert!(matches!(put, Err(StoreError::LaneLost)), "{key}: {put:?}");
+        story.heals().await;
+    }
 }
 
 #[tokio::test]

@@ -9,8 +9,8 @@
 --          registry views: heeded with the page that ends a publication
 --       9  how many chunks follow after 10: number and body of each; a body begins with its version
 --       then the names that changed
--- Reply the stamp of this publication; nil where the head is older than it was: what was published before is lost, and this page
---       alone would pass for all of it
+-- Reply the stamp of this publication; nil where the head is older than it was, or a part of what was published before is gone:
+--       this page and what is left would pass for all of it
 --
 -- head is a hash: stamp (of the newest page), all (the stamp that every lane must have reached), base (readers older than this
 -- begin afresh), floor (readers older than this forget their registry views), history, revision and change (its random id), chunks
@@ -25,7 +25,10 @@ local function newer(history, revision, than_history, than_revision)
 end
 
 --@whole
-if not whole and tonumber(ARGV[10]) == 0 then
+if not whole then
+  if tonumber(ARGV[10]) ~= 0 then
+    return false
+  end
   -- Of what is left nothing is of use but the stamp, which never goes back. Without a revision it is not read until all is there.
   local stamp = redis.pcall('HGET', KEYS[1], 'stamp')
   redis.call('DEL', unpack(KEYS))
