@@ -52,8 +52,8 @@ impl Default for Denials {
 }
 
 impl Denials {
-    /// What Redis answered to the very same question less than a second ago, where that was a denial and none of the waits is over;
-    /// and how long ago at least that was, which waits are shorter by.
+    /// What Redis answered to the very same question less than a second ago, where that was a denial and the longest of its waits
+    /// is not over; and how long ago at least that was, which waits are shorter by.
     pub(crate) fn recall(
         &self,
         stamp: u64,

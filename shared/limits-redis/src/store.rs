@@ -185,7 +185,7 @@ impl Store {
         matches!(self, Store::Memory(_))
     }
 
-    /// Asks all buckets of a request, in one trip.
+    /// Asks all buckets of a request: in one trip, or in a cluster in one more than there are lanes.
     ///
     /// # Errors
     /// Where there is no answer by `deadline`.
