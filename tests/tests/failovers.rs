@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use local::servers::{Redis, Setup, User};
 use serde_json::{Value, json};
-use tests::{Container, Function, Operator, RedisCluster, Sentinels, certificates, console};
+use tests::{Container, Function, Line, Operator, RedisCluster, Sentinels, certificates, console};
 
 fn call() -> Value {
     let mut event: Value =
@@ -78,6 +78,34 @@ async fn the_primary_that_sentinels_name_is_asked_whichever_it_is() {
         .await;
     assert_eq!(until_counted(&cold).await, before - 2);
     watched.sentinel_mut(0).resume();
+}
+
+#[tokio::test]
+async fn a_container_that_is_frozen_after_each_answer_finds_the_new_primary_all_the_same() {
+    let mut watched = Sentinels::start(1).await;
+    let operator = eve_at(&watched.url()).await;
+    // One sentinel, which answers so late that the container is frozen by then, if it is asked only after a call.
+    let line = Line::to(watched.sentinel_mut(0).port()).await;
+    line.delay(Duration::from_millis(100));
+    let url = format!("redis+sentinel://127.0.0.1:{}/weir", line.port());
+    let settings = [("REDIS_URL", url.as_str()), ("REDIS_TIMEOUT_MS", "1000")];
+    let container = operator.container(Function::Authorizer, &settings).await;
+    assert_eq!(until_counted(&container).await, 999);
+    let old = watched.primary().await;
+    watched.node_mut(old).pause();
+    watched.primary_after(old).await;
+    for _ in 0..20 {
+        let counted = left(&container).await;
+        container.freeze();
+        if counted.is_some() {
+            return;
+        }
+        // Longer than a search may take. What was under way is lost meanwhile.
+        tokio::time::sleep(Duration::from_millis(1_500)).await;
+        line.cut();
+        container.thaw();
+    }
+    panic!("{}", container.logs());
 }
 
 /// With TLS, and a user whose password is asked for.

@@ -39,6 +39,9 @@ const A_WHILE: Duration = Duration::from_millis(5);
 /// How old a connection may get: one that was opened with an IAM token is cut after twelve hours.
 const OLDEST: Duration = Duration::from_secs(11 * 60 * 60);
 
+/// Whoever wakes so long after a deadline was frozen meanwhile: that no answer came says nothing of the server.
+const FROZEN: Duration = Duration::from_secs(1);
+
 /// Mints the password for a connection that is opened now.
 pub(crate) type Mint = Arc<dyn Fn() -> Result<String, String> + Send + Sync>;
 
@@ -242,7 +245,11 @@ impl Node {
                 if let Some(link) = &used {
                     link.note_silence();
                 }
-                admitted.failed()
+                if deadline.elapsed() > FROZEN {
+                    Change::Nothing
+                } else {
+                    admitted.failed()
+                }
             }
         };
         let answer = match answer {
@@ -353,5 +360,31 @@ fn given_up(since: Moment, opening: &Opening) -> bool {
         Some(Ok(link)) => link.driver.is_finished() || link.opened.elapsed() > IDLE,
         Some(Err(_)) => true,
         None => since.elapsed() > CONNECT_DEADLINE,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_deadline_that_passed_in_a_freeze_says_nothing_of_the_server() {
+        let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = silent.local_addr().unwrap().port();
+        let access = Access {
+            login: RedisConnectionInfo::default().set_skip_set_lib_name(),
+            mint: None,
+            tls: None,
+        };
+        let node = Node::new(format!("127.0.0.1:{port}").parse().unwrap(), access);
+        let ping = redis::cmd("PING");
+        let deadline = Instant::now() + Duration::from_millis(100);
+        let frozen = async { std::thread::sleep(FROZEN * 2) };
+        let (answer, ()) = tokio::join!(node.ask(&ping, false, deadline), frozen);
+        assert!(matches!(answer, Err(StoreError::Timeout)), "{answer:?}");
+        let (first, second) = (node.breaker.admit(), node.breaker.admit());
+        assert!(first.is_some() && second.is_some());
     }
 }

@@ -134,11 +134,11 @@ impl Topology {
                     return Err(StoreError::IsCluster);
                 }
                 Fault::Moved(Some(to)) => {
-                    node = self.0.known().node(to, &node, &self.0.access);
+                    node = self.0.known().node(to, &node, &self.0);
                     self.0.known().put(place, &node);
                 }
                 Fault::Ask(Some(to)) => {
-                    node = self.0.known().node(to, &node, &self.0.access);
+                    node = self.0.known().node(to, &node, &self.0);
                     asking = true;
                 }
                 Fault::Demoted if !demoted => {
@@ -307,6 +307,16 @@ impl Inner {
         }
     }
 
+    /// The one of those to ask first that is at an address, and keeps slots itself: one server has one node, or it would be left
+    /// alone by one and believed by the other.
+    fn seed(&self, at: &Address) -> Option<Arc<Node>> {
+        let mut seeds = self.seeds.iter();
+        let is_cluster = self.arrangement == Arrangement::Cluster;
+        seeds
+            .find(|seed| is_cluster && seed.address == *at)
+            .cloned()
+    }
+
     /// Looks for the servers anew, once at a time. It goes on whoever waits for it.
     fn find(self: &Arc<Self>) -> Finding {
         let mut finding = self.finding.lock().unwrap_or_else(PoisonError::into_inner);
@@ -348,15 +358,18 @@ impl Known {
     }
 
     /// The node at an address that `teller` told; an empty host is the teller's own.
-    fn node(&mut self, mut at: Address, teller: &Node, access: &Access) -> Arc<Node> {
+    fn node(&mut self, mut at: Address, teller: &Node, inner: &Inner) -> Arc<Node> {
         if at.host.is_empty() {
             at.host.clone_from(&teller.address.host);
         }
         if self.nodes.len() >= MOST_NODES && !self.nodes.contains_key(&at) {
             self.forget(|_| true);
         }
-        let new = || Arc::new(Node::new(at.clone(), access.clone()));
-        Arc::clone(self.nodes.entry(at.clone()).or_insert_with(new))
+        let node = || {
+            let seed = inner.seed(&at);
+            seed.unwrap_or_else(|| Arc::new(Node::new(at.clone(), inner.access.clone())))
+        };
+        Arc::clone(self.nodes.entry(at.clone()).or_insert_with(node))
     }
 
     /// Takes over what was found, and forgets servers that keep nothing of ours any more; not those that are out, lest one to

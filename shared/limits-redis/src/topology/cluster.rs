@@ -17,7 +17,9 @@ pub(super) async fn find(inner: &Arc<Inner>, deadline: Instant) -> Option<()> {
     let mut command = redis::cmd("CLUSTER");
     command.arg("SLOTS");
     let known: Vec<Arc<Node>> = inner.known().nodes.values().cloned().collect();
-    let nodes = known.into_iter().chain(inner.seeds.iter().cloned());
+    let unknown = |seed: &&Arc<Node>| !known.iter().any(|node| Arc::ptr_eq(node, seed));
+    let seeds: Vec<Arc<Node>> = inner.seeds.iter().filter(unknown).cloned().collect();
+    let nodes = known.into_iter().chain(seeds);
     let command = &command;
     let mut asked: FuturesUnordered<_> = nodes
         .map(|node| async move { (node.ask(command, false, deadline).await, node) })
@@ -50,7 +52,7 @@ fn take_over(inner: &Inner, ranges: &[Range], teller: &Node) {
         let range = ranges
             .iter()
             .find(|(from, to, _)| (*from..=*to).contains(&slot));
-        places.push(range.map(|(_, _, at)| known.node(at.clone(), teller, &inner.access)));
+        places.push(range.map(|(_, _, at)| known.node(at.clone(), teller, inner)));
     }
     known.replace(places);
 }

@@ -44,7 +44,7 @@ pub(super) async fn find(inner: &Arc<Inner>, name: &str, deadline: Instant) -> O
     let (at, _) = votes.into_iter().max_by_key(|(_, votes)| *votes)?;
     let mut known = inner.known();
     let teller = inner.seeds.first()?;
-    let node = known.node(at, teller, &inner.access);
+    let node = known.node(at, teller, inner);
     known.replace(vec![Some(node)]);
     Some(())
 }
