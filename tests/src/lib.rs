@@ -13,6 +13,7 @@ pub mod issuer;
 mod liar;
 mod line;
 mod operator;
+pub mod question;
 mod redis_cluster;
 mod region;
 mod runtime_api;

@@ -62,7 +62,7 @@ async fn until_counted(container: &Container) {
 async fn a_connection_that_was_cut_in_a_freeze_costs_the_first_call_nothing() {
     let redis = Redis::start().unwrap();
     let operator = eve_at(&redis).await;
-    let container = authorizer(&operator).await;
+    let container = operator.container(Function::Authorizer, &[]).await;
     let mut console = connect(&redis);
     let (_, mut left) = counted(&container).await;
     for n in 0..100 {

@@ -26,13 +26,13 @@ pub(crate) async fn are_forgotten() {
     sleep(SECOND + Duration::from_millis(10)).await;
 }
 
-async fn connection(redis: &Redis) -> MultiplexedConnection {
+pub(crate) async fn connection(redis: &Redis) -> MultiplexedConnection {
     let client = redis::Client::open(redis.url()).unwrap();
     client.get_multiplexed_async_connection().await.unwrap()
 }
 
 /// How often a Redis has been asked by script.
-async fn scripts(connection: &mut MultiplexedConnection) -> u64 {
+pub(crate) async fn scripts(connection: &mut MultiplexedConnection) -> u64 {
     let mut info = redis::cmd("INFO");
     let info: String = info
         .arg("commandstats")

@@ -10,6 +10,7 @@ use tests::{Container, Function, Operator};
 use tokio::time::{Instant, sleep};
 
 use crate::check::{event, send};
+use crate::denials::{connection, scripts};
 
 /// Longer than anything here should take on a slow and busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -29,30 +30,13 @@ async fn lose_everything(connection: &mut MultiplexedConnection) {
     redis::cmd("FLUSHALL").exec_async(connection).await.unwrap();
 }
 
-/// How many scripts a Redis has been asked for.
-async fn scripts(connection: &mut MultiplexedConnection) -> u64 {
-    let mut info = redis::cmd("INFO");
-    let info: String = info
-        .arg("commandstats")
-        .query_async(connection)
-        .await
-        .unwrap();
-    let calls = info.lines().filter_map(|line| {
-        let calls = line.split_once("calls=")?.1.split_once(',')?.0;
-        line.starts_with("cmdstat_evalsha")
-            .then(|| calls.parse::<u64>().unwrap())
-    });
-    calls.sum()
-}
-
 #[tokio::test]
 async fn a_container_whose_rules_are_newer_than_what_is_published_begins_afresh() {
     // Its own, to lose everything in.
     let redis = Redis::start().unwrap();
     let operator = Operator::at(&redis.url()).await;
     operator.client("eve", json!({})).await;
-    let client = redis::Client::open(redis.url()).unwrap();
-    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+    let mut connection = connection(&redis).await;
     // The clock of the Redis that will be lost is a day ahead.
     let head = Keys::new(operator.prefix()).unwrap().head();
     let mut ahead = redis::cmd("HINCRBY");

@@ -17,6 +17,7 @@ use tests::{Container, Function, Operator, RedisCluster, stores};
 
 use crate::algorithms::{ask, check};
 use crate::audit::http;
+use crate::denials;
 use crate::publishing::limiter;
 use crate::walks::{World, passed, request};
 
@@ -90,16 +91,7 @@ async fn however_many_ask_at_once_all_shares_together_admit_the_limit_and_no_mor
 
 /// How often a script was called.
 async fn scripts(server: &Redis) -> u64 {
-    let client = redis::Client::open(server.url()).unwrap();
-    let mut redis = client.get_multiplexed_async_connection().await.unwrap();
-    let info: String = redis::cmd("INFO")
-        .arg("commandstats")
-        .query_async(&mut redis)
-        .await
-        .unwrap();
-    let calls = info.split("cmdstat_evalsha:calls=").nth(1);
-    let calls = calls.and_then(|rest| rest.split(',').next());
-    calls.map_or(0, |calls| calls.parse().unwrap())
+    denials::scripts(&mut denials::connection(server).await).await
 }
 
 #[tokio::test]

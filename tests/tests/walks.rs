@@ -7,8 +7,8 @@ use std::time::Duration;
 use limits_redis::published::PAGE;
 use local::servers::{End, Postgres, Redis};
 use local::topic::{Mode, Order};
-use serde_json::{Map, Value, json};
-use tests::{Container, Function, FunctionError, Operator, Region, stores};
+use serde_json::{Value, json};
+use tests::{Container, Function, FunctionError, Operator, Region, question, stores};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
@@ -58,7 +58,7 @@ impl World {
         self.call_with(method, path, &[], body).await
     }
 
-    /// The same with a query, whose values are told as they are and not escaped.
+    /// The same with a query, as [`question::control`] has it.
     pub(crate) async fn call_with(
         &self,
         method: &str,
@@ -66,21 +66,7 @@ impl World {
         query: &[(&str, &str)],
         body: Value,
     ) -> Answer {
-        let mut event: Value =
-            serde_json::from_str(include_str!("../../events/rules-rest.json")).unwrap();
-        event["httpMethod"] = method.into();
-        event["requestContext"]["httpMethod"] = method.into();
-        event["path"] = path.into();
-        event["requestContext"]["path"] = format!("/prod{path}").into();
-        event["pathParameters"]["proxy"] = path[1..].into();
-        event["body"] = match body {
-            Value::Null => Value::Null,
-            body => body.to_string().into(),
-        };
-        let pairs = query
-            .iter()
-            .map(|(name, value)| ((*name).to_owned(), json!([value])));
-        event["multiValueQueryStringParameters"] = pairs.collect::<Map<_, _>>().into();
+        let event = question::control(method, path, query, body);
         let function = if path.starts_with("/clients") {
             &self.clients
         } else {

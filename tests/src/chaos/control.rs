@@ -1,8 +1,8 @@
 //! Calls of the control API, which may fail.
 
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
-use crate::{Container, answer};
+use crate::{Container, answer, question};
 
 /// What it answered; a function that failed is status 0.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ impl Told {
     }
 }
 
-/// One call. Values of the query are told as they are and not escaped.
+/// One call, as [`question::control`] has it.
 pub(super) async fn call(
     function: &Container,
     method: &str,
@@ -26,21 +26,7 @@ pub(super) async fn call(
     query: &[(&str, &str)],
     body: Value,
 ) -> Told {
-    let event = include_str!("../../../events/rules-rest.json");
-    let mut event: Value = serde_json::from_str(event).unwrap();
-    event["httpMethod"] = method.into();
-    event["requestContext"]["httpMethod"] = method.into();
-    event["path"] = path.into();
-    event["requestContext"]["path"] = format!("/prod{path}").into();
-    event["pathParameters"]["proxy"] = path[1..].into();
-    event["body"] = match body {
-        Value::Null => Value::Null,
-        body => body.to_string().into(),
-    };
-    let pairs = query
-        .iter()
-        .map(|(name, value)| ((*name).to_owned(), json!([value])));
-    event["multiValueQueryStringParameters"] = pairs.collect::<Map<_, _>>().into();
+    let event = question::control(method, path, query, body);
     let Ok(told) = function.invoke(&event).await else {
         return Told {
             status: 0,
