@@ -1,8 +1,9 @@
 //! The request path that `authorizer` and `check` share: who is it, which rules apply, is there room.
 //!
-//! Read [`Limiter::decide`] first; everything else is what it asks in turn: [`who`] (who is it), [`registry`] (what is remembered of that), [`view`] (the rules that this
-//! container has, and catching up), `denials` (who is known to be empty), `fallback` (what it grants by itself while Redis is out), [`decision`] (what came out), [`headers`] and [`reply`] (how callers are told). [`pair`] is the same for a
-//! service that calls another, [`explain`] tells operators why.
+//! Read [`Limiter::decide`] first; everything else is what it asks in turn: [`who`] (who is it), [`registry`] (what is remembered
+//! of that), [`view`] (the rules that this container has, and catching up), `denials` (who is known to be empty), `fallback`
+//! (what it grants by itself while Redis is out), [`decision`] (what came out), [`headers`] and [`reply`] (how callers are told).
+//! [`pair`] is the same for a service that calls another, [`explain`] tells operators why.
 
 pub mod config;
 pub mod decision;

@@ -1,15 +1,16 @@
 //! Asking all buckets of a request, wherever they lie: all are taken from, or none.
 //!
 //! Where all of them lie together, that is one script. In a cluster they may lie in several lanes, which no script reaches at
-//! once. Then all lanes are looked at first, at the same time and spending nothing: a denial ends it there, with the longest wait of
-//! all that answered, and so does a lane that is newer than the caller. Only then they are taken from, the caller's own first and what many share
-//! last; so a caller who is throttled never touches what others share. Where somebody else took the last of a lane between the look
-//! and the take, what was taken before is given back.
+//! once. Then all lanes are looked at first, at the same time and spending nothing: a denial ends it there, with the longest wait
+//! of all that answered, and so does a lane that is newer than the caller. Only then they are taken from, the caller's own first
+//! and what many share last; so a caller who is throttled never touches what others share. Where somebody else took the last of a
+//! lane between the look and the take, what was taken before is given back.
 //!
-//! What that costs. Something that was held and given back counts less than if it had never been held, by what would have come back
-//! meanwhile: never more is admitted than a rule allows, and fewer only for calls of the same caller that overlap with one that lost.
-//! If the give-back itself fails, the caller's own bucket stays charged for this one call, which comes back as time passes, as for
-//! any call; what many share is taken last, and is never left charged for a call that was denied.
+//! What that costs. Something that was held and given back counts less than if it had never been held, by what would have come
+//! back meanwhile: never more is admitted than a rule allows, and fewer only for calls of the same caller that overlap with one
+//! that lost. If the give-back itself fails, what was taken before the last stays charged for this one call, which comes back as
+//! time passes, as for any call: the caller's own bucket, and what others share only where a rule is spread, so that it lies in
+//! several lanes.
 //!
 //! While a slot is on its way from one server to another, its keys are parted, and no call with several of them is served. Each key
 //! by itself is: the epoch is read, and every bucket is asked as if it were a lane of its own.
