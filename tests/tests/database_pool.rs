@@ -127,6 +127,31 @@ fn event(asked: &Asked) -> Value {
 }
 
 #[tokio::test]
+async fn a_connection_to_where_nothing_may_be_written_any_more_is_not_used_again() {
+    let url = stores::database().await;
+    let psql = psql(&url).await;
+    let name = url.rsplit('/').next().unwrap();
+    let container = Container::start(Function::Rules, [("DATABASE_URL", &url)]).await;
+    let write = async |n: u32| {
+        let answer = container.invoke(&rule(&format!("/{n}"))).await.unwrap();
+        answer["statusCode"].clone()
+    };
+    assert_eq!(write(0).await, 201);
+    // As a primary that was demoted: what is connected from now on may only read.
+    let demoted = format!(
+        "ALTER DATABASE {name} SET default_transaction_read_only = on;
+         SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity
+            WHERE application_name = 'weir' AND datname = current_database();"
+    );
+    psql.batch_execute(&demoted).await.unwrap();
+    assert_eq!(write(1).await, 503);
+    // Behind the same name there is another by now.
+    let replaced = format!("ALTER DATABASE {name} RESET default_transaction_read_only");
+    psql.batch_execute(&replaced).await.unwrap();
+    assert_eq!(write(2).await, 201);
+}
+
+#[tokio::test]
 async fn through_a_pooler_everything_is_done_many_times_at_once() {
     let direct = stores::database().await;
     let name = direct.rsplit('/').next().unwrap();

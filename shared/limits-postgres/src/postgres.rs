@@ -99,6 +99,7 @@ impl Postgres {
         Ok(Connection {
             client: Some(client),
             busy: false,
+            demoted: false,
             in_transaction: false,
         })
     }
@@ -137,15 +138,18 @@ pub(crate) struct Connection {
     client: Option<Object>,
     /// Whether a statement was sent that is not answered.
     busy: bool,
+    /// Whether it leads to where nothing may be written, or not any more.
+    demoted: bool,
     in_transaction: bool,
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
         if let Some(client) = self.client.take()
-            && (self.busy || self.in_transaction)
+            && (self.busy || self.demoted || self.in_transaction)
         {
-            // Closed, not given back: the next one must not read this one's answers, nor write in its transaction.
+            // Closed, not given back: the next one must not read this one's answers, nor write in its transaction; and a new one may
+            // lead to the server that took the place of this.
             drop(Object::take(client));
         }
     }
@@ -172,6 +176,10 @@ impl Connection {
             ))),
             Ok(answer) => {
                 self.busy = client.is_closed();
+                let demoted = |error: &tokio_postgres::Error| {
+                    error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION)
+                };
+                self.demoted |= answer.as_ref().is_err_and(demoted);
                 answer.map_err(told)
             }
         }
