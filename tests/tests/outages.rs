@@ -253,6 +253,12 @@ async fn each_rule_says_what_counts(outage: Outage) {
             container.logs()
         );
     }
+    if outage == Outage::Script {
+        // Who begins now reads the rules all the same.
+        let cold = scene.operator.container(Function::Check, &WARM).await;
+        let answer = send(&cold, &post("eve", "/limit", 1)).await;
+        assert_eq!((answer.status, &answer.body["remaining"]), (200, &json!(4)));
+    }
     drop(scene.operator);
 }
 
