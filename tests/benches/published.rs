@@ -129,6 +129,7 @@ async fn measure() {
     let keys = Keys::new("weir").unwrap();
     let store = Store::open(&server.url(), keys.clone()).unwrap();
     let mut rules: Vec<Value> = (0..RULES).map(rule).collect();
+    store.claim(1, 0).await.unwrap();
     let all: Vec<u16> = (0..CHUNKS).collect();
     publish(&store, 1, &rules, &all).await;
     println!("{RULES} rules; times are min / median / max");

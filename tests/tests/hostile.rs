@@ -290,6 +290,7 @@ async fn a_redis_that_is_emptied_under_two_refreshes_of_which_one_is_killed_is_f
             .unwrap();
         // What is left of the second run: one page of a history of its own.
         let history = head.unwrap().version.history + 1;
+        assert_eq!(store.claim(history, 0).await.unwrap(), history);
         let version = limits_redis::Version {
             history,
             revision: 21,

@@ -11,12 +11,12 @@ use limits::rule_set::Fate;
 use limits::{Lane, Quota, Resource};
 use limits_postgres::Database;
 use limits_redis::keys::Keys;
-use limits_redis::{LaneState, Page, Version};
+use limits_redis::{LaneState, Lookup, Page, Version};
 use local::servers::Redis;
 use redis::AsyncCommands;
 use refresh::Refresh;
 use serde_json::{Value, json};
-use tests::Operator;
+use tests::{Function, Operator};
 
 const KEY: &str = "a-key-of-eve";
 
@@ -480,4 +480,41 @@ async fn who_may_ask_is_what_the_registry_says_now() {
     tokio::time::sleep(Duration::from_millis(1_050)).await;
     assert_eq!(word(&decide(&limiter, bob, 1).await), "may not ask");
     assert_eq!(word(&decide(&limiter, itself, 1).await), "default");
+}
+
+/// A run of refresh that begins a history claims it first, and is cut off when it has written some of it: what it has written would
+/// outrank whatever the others publish.
+#[tokio::test]
+async fn a_history_that_was_begun_and_not_ended_hides_no_revocation() {
+    let operator = Operator::new().await;
+    operator.client("eve", json!({})).await;
+    let key = operator.key("eve", "a-key-of-eve").await;
+    let version = operator.store.head().await.unwrap().unwrap().version;
+    let name = Name::Key(key_hash("a-key-of-eve"));
+    let later = tokio::time::Instant::now() + Duration::from_secs(5);
+    let found = operator.store.lookup(&name, later).await.unwrap();
+    let Lookup::Found(client) = found else {
+        panic!("{found:?}");
+    };
+    let begun = version.history + 1;
+    let claimed = operator.store.claim(begun, version.history).await.unwrap();
+    assert_eq!(claimed, begun);
+    // Whoever comes at the same time builds the same, and not one of his own.
+    let other = operator.store.claim(begun + 5, version.history).await;
+    assert_eq!(other.unwrap(), begun);
+    let newer = Version {
+        history: begun,
+        ..version
+    };
+    let entry = [(name, Some(client))];
+    operator.store.put_entries(newer, &entry).await.unwrap();
+
+    operator.delete_key("eve", key).await;
+    let head = operator.store.head().await.unwrap().unwrap();
+    assert_eq!((head.version.history, head.building), (begun, begun));
+    let authorizer = operator.container(Function::Authorizer, &[]).await;
+    let told = authorizer
+        .invoke(&crate::walks::request("a-key-of-eve"))
+        .await;
+    assert_eq!(told.unwrap_err().error_message, "Unauthorized");
 }

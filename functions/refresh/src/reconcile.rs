@@ -32,10 +32,15 @@ impl Refresh {
         let changes = self.database.changes(since).await?;
         report.revision = changes.head.revision;
 
-        let fresh = !changes.known || published.is_none();
+        // One that was begun and not ended must be: what is written of it already outranks what is published.
+        let begun = |head: &Published| head.building > head.version.history;
+        let fresh = !changes.known || published.as_ref().is_none_or(begun);
         let history = match published {
             Some(head) if !fresh => head.version.history,
-            _ => next_history(published.as_ref(), &lanes),
+            _ => {
+                let (next, known) = next_history(published.as_ref(), &lanes);
+                self.store.claim(next, known).await?
+            }
         };
         let written = self.write_lanes(&lanes, history).await?;
         report.entries += written.entries;
@@ -163,16 +168,15 @@ impl Told {
     }
 }
 
-/// A history is named by when it began; it is newer than whatever is published anywhere.
-fn next_history(published: Option<&Published>, lanes: &[LaneState]) -> u64 {
-    let now_ms = unix_us() / 1_000;
+/// A history is named by when it began, and is newer than the newest that is published anywhere, which is told beside it.
+fn next_history(published: Option<&Published>, lanes: &[LaneState]) -> (u64, u64) {
     let of_lanes = lanes
         .iter()
         .filter_map(|lane| lane.reached)
         .map(|reached| reached.history);
     let of_head = published.map(|head| head.version.history);
-    let last = of_lanes.chain(of_head).max().unwrap_or(0);
-    now_ms.max(last + 1)
+    let known = of_lanes.chain(of_head).max().unwrap_or(0);
+    ((unix_us() / 1_000).max(known + 1), known)
 }
 
 /// The lanes that must move, the shared one first: it is moved alone, before those whose own state says that all is done.

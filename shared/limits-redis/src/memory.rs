@@ -23,6 +23,7 @@ struct State {
     counters: Counters,
     head: Option<Published>,
     stamp: u64,
+    building: u64,
     base: u64,
     forget: u64,
     chunks: BTreeMap<u16, (u64, Version, String)>,
@@ -119,7 +120,20 @@ impl Memory {
         let lanes = Lane::all()
             .map(|lane| state.lanes.get(&lane).copied().unwrap_or_default())
             .collect();
-        (state.head, lanes)
+        let head = state.head.map(|head| Published {
+            building: state.building,
+            ..head
+        });
+        (head, lanes)
+    }
+
+    pub(crate) fn claim(&self, proposed: u64, known: u64) -> u64 {
+        let mut state = self.state();
+        let history = state.head.map_or(0, |head| head.version.history);
+        if state.building <= history.max(known) {
+            state.building = proposed.max(history + 1);
+        }
+        state.building
     }
 
     pub(crate) fn put(&self, page: &Page) -> u64 {
@@ -148,6 +162,7 @@ impl Memory {
                 all: stamp,
                 version,
                 change: end.change,
+                building: version.history,
             });
             if version > head.version {
                 head.version = version;

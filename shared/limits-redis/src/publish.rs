@@ -19,6 +19,8 @@ use crate::script::Script;
 use crate::store::{RedisStore, Store, StoreError};
 
 static HEAD: LazyLock<Script> = LazyLock::new(|| of_rules(include_str!("head.lua")));
+static CLAIM: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("claim.lua").to_owned()));
 static PUT: LazyLock<Script> = LazyLock::new(|| of_rules(include_str!("put.lua")));
 static ENTRIES: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("entries.lua").to_owned()));
@@ -67,6 +69,8 @@ pub struct Published {
     pub version: Version,
     /// The random id of that revision.
     pub change: Uuid,
+    /// The history that was claimed last: newer than the published one where somebody has begun to build it and not ended.
+    pub building: u64,
 }
 
 /// How far a lane is.
@@ -168,6 +172,18 @@ impl Store {
         }
     }
 
+    /// Claims a history before anything of it is written, and tells which is to be built: `proposed`, or the one that somebody else
+    /// has begun. `known` is the newest that is known of.
+    ///
+    /// # Errors
+    /// Where there is no answer within [`PATIENCE`].
+    pub async fn claim(&self, proposed: u64, known: u64) -> Result<u64, StoreError> {
+        match self {
+            Store::Redis(redis) => redis.claim(proposed, known).await,
+            Store::Memory(memory) => Ok(memory.claim(proposed, known)),
+        }
+    }
+
     /// Publishes a page, and tells its stamp.
     ///
     /// # Errors
@@ -247,6 +263,13 @@ impl RedisStore {
             .await?;
         let (epoch, reached): (Option<Vec<u8>>, Option<Vec<u8>>) = shape(reply)?;
         Ok(read_lane(epoch.as_deref(), reached.as_deref()))
+    }
+
+    async fn claim(&self, proposed: u64, known: u64) -> Result<u64, StoreError> {
+        let keys = [self.keys.head()];
+        let arguments = [proposed.to_string(), known.to_string()];
+        let claimed = self.run(Place::Rules, &CLAIM, &keys, &arguments).await?;
+        shape(claimed)
     }
 
     async fn put(&self, page: &Page) -> Result<u64, StoreError> {
@@ -365,7 +388,7 @@ impl RedisStore {
 
 /// The fields of a head in the order of `head.lua`; none where they are no head.
 fn read_head(fields: &[Vec<u8>]) -> Option<Published> {
-    let [stamp, all, history, revision, change] = fields else {
+    let [stamp, all, history, revision, change, building] = fields else {
         return None;
     };
     Some(Published {
@@ -376,6 +399,7 @@ fn read_head(fields: &[Vec<u8>]) -> Option<Published> {
             revision: read(revision)?,
         },
         change: read(change)?,
+        building: read(building)?,
     })
 }
 

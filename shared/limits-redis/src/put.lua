@@ -10,11 +10,11 @@
 --       9  how many chunks follow after 10: number and body of each; a body begins with its version
 --       then the names that changed
 -- Reply the stamp of this publication; nil where the head is older than it was, or a part of what was published before is gone:
---       this page and what is left would pass for all of it
+--       this page and what is left would pass for all of it; nil too where the history is neither published nor claimed
 --
 -- head is a hash: stamp (of the newest page), all (the stamp that every lane must have reached), base (readers older than this
--- begin afresh), floor (readers older than this forget their registry views), history, revision and change (its random id), chunks
--- and names (how many there are).
+-- begin afresh), floor (readers older than this forget their registry views), history, revision and change (its random id), building (the
+-- history that was claimed last), chunks and names (how many there are).
 -- A stamp is the time in ms, or one more than the last where that is greater: it never goes back, whatever happens to the
 -- database.
 
@@ -29,11 +29,15 @@ if not whole then
   if tonumber(ARGV[10]) ~= 0 then
     return false
   end
-  -- Of what is left nothing is of use but the stamp, which never goes back. Without a revision it is not read until all is there.
-  local stamp = redis.pcall('HGET', KEYS[1], 'stamp')
+  -- Of what is left nothing is of use but the stamp, which never goes back, and what is being built. Without a revision it is not
+  -- read until all is there.
+  local stamp, building = redis.pcall('HGET', KEYS[1], 'stamp'), redis.pcall('HGET', KEYS[1], 'building')
   redis.call('DEL', unpack(KEYS))
   if tonumber(stamp) then
     redis.call('HSET', KEYS[1], 'stamp', stamp)
+  end
+  if tonumber(building) then
+    redis.call('HSET', KEYS[1], 'building', building)
   end
 end
 
@@ -41,13 +45,9 @@ local head = redis.call('HMGET', KEYS[1], 'stamp', 'history', 'revision', 'floor
 if tonumber(head[1] or 0) < tonumber(ARGV[10]) then
   return false
 end
-if head[2] ~= ARGV[1] then
-  -- A history that is not published yet: its first page says so, the others must find that nobody has begun another since.
-  if tonumber(ARGV[10]) == 0 then
-    redis.call('HSET', KEYS[1], 'building', ARGV[1])
-  elseif head[5] ~= ARGV[1] then
-    return false
-  end
+-- A history that is not published yet was claimed, and nobody has claimed another since.
+if head[2] ~= ARGV[1] and head[5] ~= ARGV[1] then
+  return false
 end
 local time = redis.call('TIME')
 local stamp = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
