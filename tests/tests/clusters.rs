@@ -169,9 +169,21 @@ async fn while_a_slot_is_half_moved_every_call_is_counted_once() {
             let to = (cluster.primary_of(slot).await + 1) % 3;
             let moving = cluster.begin_move(slot, to).await;
             calls(2).await;
+            let mut moved = 0;
             while cluster.move_keys(&moving, 1).await > 0 {
+                moved += 1;
+                if slot != rules && moved == 1 {
+                    // Publishing goes on, too.
+                    let mut elsewhere = day("client", 1);
+                    elsewhere["resource"] = format!("GET /{node}/{slot}").into();
+                    operator.rule(elsewhere).await;
+                    operator
+                        .client(&format!("{client}-{node}-{slot}-{moved}"), json!({}))
+                        .await;
+                }
                 calls(2).await;
             }
+            assert!(moved > 1, "the slot holds keys that can be parted");
             cluster.end_move(moving).await;
             calls(2).await;
         }

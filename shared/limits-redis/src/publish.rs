@@ -252,16 +252,24 @@ impl RedisStore {
     }
 
     async fn lane(&self, lane: Lane) -> Result<LaneState, StoreError> {
+        let keys = [self.keys.epoch(lane), self.keys.reached(lane)];
         let mut command = redis::cmd("MGET");
-        command
-            .arg(self.keys.epoch(lane))
-            .arg(self.keys.reached(lane));
+        command.arg(&keys);
+        let place = Place::Lane(lane);
         let deadline = Instant::now() + PATIENCE;
-        let reply = self
-            .servers
-            .ask_patiently(Place::Lane(lane), &command, deadline)
-            .await?;
-        let (epoch, reached): (Option<Vec<u8>>, Option<Vec<u8>>) = shape(reply)?;
+        let (epoch, reached): (Option<Vec<u8>>, Option<Vec<u8>>) =
+            match self.servers.ask(place, &command, deadline).await {
+                Err(error) if error.is_parted() => {
+                    let values = self.servers.each(place, &keys, deadline).await?;
+                    shape(Value::Array(values))?
+                }
+                Err(_) => shape(
+                    self.servers
+                        .ask_patiently(place, &command, deadline)
+                        .await?,
+                )?,
+                Ok(reply) => shape(reply)?,
+            };
         Ok(read_lane(epoch.as_deref(), reached.as_deref()))
     }
 
@@ -353,14 +361,9 @@ impl RedisStore {
         stamp: u64,
         lanes: &[(Lane, Option<Version>)],
     ) -> Result<(), StoreError> {
-        let calls = lanes.iter().map(|(lane, reached)| async move {
-            let keys = [self.keys.epoch(*lane), self.keys.reached(*lane)];
-            let version = reached.map(|reached| (reached.history, reached.revision));
-            let (history, revision) = version.unzip();
-            let text = |number: Option<u64>| number.map(|n| n.to_string()).unwrap_or_default();
-            let arguments = [stamp.to_string(), text(history), text(revision)];
-            self.run(Place::Lane(*lane), &MOVE, &keys, &arguments).await
-        });
+        let calls = lanes
+            .iter()
+            .map(|(lane, reached)| self.move_lane(stamp, *lane, *reached));
         let mut calls = calls.collect::<Vec<_>>().into_iter();
         // The first alone, so that a server has the script; the others at once.
         if let Some(first) = calls.next() {
@@ -368,6 +371,38 @@ impl RedisStore {
         }
         try_join_all(calls).await?;
         Ok(())
+    }
+
+    async fn move_lane(
+        &self,
+        stamp: u64,
+        lane: Lane,
+        reached: Option<Version>,
+    ) -> Result<(), StoreError> {
+        let place = Place::Lane(lane);
+        let epoch = (
+            [self.keys.epoch(lane)],
+            [stamp.to_string(), String::new(), String::new()],
+        );
+        if let Some(Version { history, revision }) = reached {
+            let version = [history.to_string(), revision.to_string()];
+            let keys = [self.keys.epoch(lane), self.keys.reached(lane)];
+            let arguments = [&[stamp.to_string()][..], &version].concat();
+            let deadline = Instant::now() + PATIENCE;
+            let both = self
+                .servers
+                .script(place, &MOVE, &keys, &arguments, deadline);
+            match both.await {
+                Ok(_) => return Ok(()),
+                // Parted between two servers: each by itself, the epoch last, as it says that the rest is there.
+                Err(error) if error.is_parted() => {
+                    let arguments = [&[String::new()][..], &version].concat();
+                    self.run(place, &MOVE, &keys[1..], &arguments).await?;
+                }
+                Err(_) => return self.run(place, &MOVE, &keys, &arguments).await.map(drop),
+            }
+        }
+        self.run(place, &MOVE, &epoch.0, &epoch.1).await.map(drop)
     }
 
     /// Runs a script of ours for someone who has time. Whatever moves or comes back meanwhile is waited for; what may have been

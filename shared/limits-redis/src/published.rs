@@ -62,18 +62,8 @@ pub(crate) async fn lookup(
     let values = match servers.script(place, &LOOKUP, &keys, &none, deadline).await {
         Ok(Value::Array(values)) => values,
         Ok(_) => return Err(StoreError::Malformed("a lookup that is no array")),
-        // Parted between two servers: one key by itself is found wherever it is. The epoch last: that it is there then says that
-        // what was read before was not lost.
-        Err(error) if error.is_parted() => {
-            let mut values = Vec::with_capacity(keys.len());
-            for key in keys.iter().rev() {
-                let mut command = redis::cmd("GET");
-                command.arg(key);
-                values.push(servers.ask(place, &command, deadline).await?);
-            }
-            values.reverse();
-            values
-        }
+        // The epoch last: that it is there then says that what was read before was not lost.
+        Err(error) if error.is_parted() => servers.each(place, &keys, deadline).await?,
         Err(error) => return Err(error),
     };
     let [epoch, reached, entry] = values.as_slice() else {

@@ -192,6 +192,26 @@ impl Topology {
         }
     }
 
+    /// Reads keys that are parted between two servers, each by itself, the last first: so they are found wherever they are.
+    ///
+    /// # Errors
+    /// As [`Topology::ask`].
+    pub(crate) async fn each(
+        &self,
+        place: Place,
+        keys: &[String],
+        deadline: Instant,
+    ) -> Result<Vec<Value>, StoreError> {
+        let mut values = Vec::with_capacity(keys.len());
+        for key in keys.iter().rev() {
+            let mut command = redis::cmd("GET");
+            command.arg(key);
+            values.push(self.ask(place, &command, deadline).await?);
+        }
+        values.reverse();
+        Ok(values)
+    }
+
     /// As [`Topology::ask`], for someone who holds up nobody: what was not executed is tried again until the deadline is near.
     ///
     /// # Errors
