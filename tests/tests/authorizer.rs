@@ -301,7 +301,15 @@ async fn while_redis_is_out_nobody_is_called_wrong_and_each_rule_says_what_count
     }
     operator.publish().await;
     for container in [&cold, &warm] {
-        let answer = container.invoke(&to_path("/payments")).await.unwrap();
+        // When its pause is over.
+        let end = Instant::now() + Duration::from_secs(15);
+        let answer = loop {
+            match container.invoke(&to_path("/payments")).await {
+                Ok(answer) => break answer,
+                Err(error) => assert_eq!(error, told("StoreUnavailable")),
+            }
+            assert!(Instant::now() < end, "{}", container.logs());
+        };
         assert_eq!(
             (effect(&answer), &answer["context"]["degraded"]),
             ("Allow", &json!(""))
