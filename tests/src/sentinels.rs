@@ -147,6 +147,11 @@ impl Sentinels {
         assert_ne!(primary, index, "nobody has taken over from it");
         let server = &mut self.nodes[index];
         tokio::task::block_in_place(|| server.restart().unwrap_or_else(|error| panic!("{error}")));
+        self.follow(index, primary).await;
+    }
+
+    /// Makes a server that another has taken over from its replica at once.
+    pub async fn follow(&self, index: usize, primary: usize) {
         let copy = format!("REPLICAOF 127.0.0.1 {}", self.port(primary));
         let _: () = ask(&self.nodes[index], &copy).await.unwrap();
         let _: () = ask(&self.nodes[index], "CONFIG REWRITE").await.unwrap();

@@ -54,19 +54,20 @@ async fn the_primary_that_sentinels_name_is_asked_whichever_it_is() {
     assert_eq!(until_counted(&container).await, 999);
 
     // Planned: the old one is demoted, and what it was told is with the new one.
-    watched.fail_over().await;
+    let old = watched.fail_over().await;
     assert!(until_counted(&container).await <= 998);
+    watched.follow(1 - old, old).await;
     watched.settled().await;
 
     // Not planned: it hangs, and nobody hears from it again.
-    let old = watched.primary().await;
     watched.node_mut(old).pause();
     assert_eq!(left(&container).await, None);
-    watched.primary_after(old).await;
+    let new = watched.primary_after(old).await;
     assert!(until_counted(&container).await <= 998);
 
     // Back as a replica: it decides nothing.
     watched.node_mut(old).resume();
+    watched.follow(old, new).await;
     watched.settled().await;
     let before = until_counted(&container).await;
     assert_eq!(left(&container).await, Some(before - 1));
