@@ -256,11 +256,6 @@ fn the_script_answers_as_the_model_over_random_schedules() {
                         let mut longest = longest.borrow_mut();
                         let longest = longest.entry(key).or_default();
                         *longest = (*longest).max(at.saturating_sub(now_us).div_ceil(1_000));
-                        // Of a sliding window, what two whole ones justify, and a clock a second behind.
-                        if bucket.quota.algorithm() == Algorithm::SlidingWindow {
-                            *longest =
-                                (*longest).max((2 * bucket.quota.window_seconds() + 61) * 1_000);
-                        }
                     }
                 }
                 expected.push(Held {

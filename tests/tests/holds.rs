@@ -243,3 +243,23 @@ fn a_shadow_without_room_was_not_taken_from_and_is_given_nothing() {
         }
     }
 }
+
+#[test]
+fn a_window_of_which_nothing_is_left_is_not_kept_for_its_sake() {
+    let mut turned = Turned::new();
+    // Half a minute into one of its windows, of which it is given back, and nothing but the one before counts.
+    turned.now_us = NOON_US - 30_000_000;
+    let quota = quota(Algorithm::SlidingWindow, 2, 60);
+    assert!(turned.ask(Operation::Take, 1, &quota, 2).room);
+    turned.now_us = NOON_US + 59_000_000;
+    let held = [bucket(1, &quota, 1)];
+    let hold = turned.call(Operation::Hold, &held);
+    assert_eq!(turned.give(&held, &hold.marks), 1);
+    // That clock was wrong: what it counted belongs to the window of now, of which half a minute is left.
+    turned.now_us = NOON_US - 30_000_000;
+    assert!(!turned.ask(Operation::Take, 1, &quota, 2).room);
+    let key = turned.keys.bucket(held[0].lane, &held[0].name);
+    let mut ttl = redis::cmd("PTTL");
+    let ttl: i64 = ttl.arg(key).query(&mut turned.connection).unwrap();
+    assert!(ttl > 80_000 && ttl <= 90_000, "{ttl}");
+}

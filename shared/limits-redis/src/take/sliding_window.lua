@@ -9,7 +9,8 @@ if state and #state == 24 then
   end
   if began - now > per_second then
     previous, current = before, counted
-    mended, mended_ticks = pack('<ddd', start, previous, current), start + 2 * size - now
+    -- What only the window before has counted is over with this one.
+    mended, mended_ticks = pack('<ddd', start, previous, current), start + (current > 0 and 2 or 1) * size - now
   elseif began >= start then
     from, start, previous, current = began > now and began or now, began, before, counted
   elseif began + size == start then
