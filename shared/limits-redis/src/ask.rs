@@ -15,6 +15,7 @@
 //! While a slot is on its way from one server to another, its keys are parted, and no call with several of them is served. Each key
 //! by itself is: the epoch is read, and every bucket is asked as if it were a lane of its own.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::future::{BoxFuture, join_all};
@@ -27,11 +28,21 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::give;
 use crate::keys::Place;
+use crate::publish::LaneState;
 use crate::store::{RedisStore, StoreError};
 use crate::take::{self, Call, Held, Reply, TAKE};
 
 /// How long a give-back may take. It goes on when the decision is told, and is worth nothing after a freeze.
 const GIVE_DEADLINE: Duration = Duration::from_millis(500);
+
+/// How buckets are asked.
+#[derive(Debug, Clone, Copy)]
+struct Asking {
+    operation: Operation,
+    /// The stamp that the request is decided by.
+    epoch: u64,
+    deadline: Instant,
+}
 
 /// Buckets that one script can ask.
 #[derive(Debug)]
@@ -88,28 +99,32 @@ impl RedisStore {
         if parts.iter().any(shared) {
             parts.retain(|part| !part.buckets.is_empty());
         }
-        let operation = call.operation;
+        let asking = Asking {
+            operation: call.operation,
+            epoch: call.epoch,
+            deadline,
+        };
         let held = match parts.as_slice() {
-            [only] => self.part(only, operation, call.epoch, deadline).await,
-            _ => self.in_parts(&parts, operation, call.epoch, deadline).await,
+            [only] => self.part(only, asking).await,
+            _ => self.in_parts(&parts, asking).await,
         };
         Ok(held?.reply)
     }
 
     /// Looks at all parts, then takes from one after the other.
-    async fn in_parts(
-        &self,
-        parts: &[Part<'_>],
-        operation: Operation,
-        epoch: u64,
-        deadline: Instant,
-    ) -> Result<Held, StoreError> {
+    async fn in_parts(&self, parts: &[Part<'_>], asking: Asking) -> Result<Held, StoreError> {
+        let look = Asking {
+            operation: Operation::Look,
+            ..asking
+        };
         // Nothing that only watches may take all the time of those that decide.
-        let half = half_of(deadline);
-        let looks = parts.iter().map(|part| {
-            let end = if part.only_watches() { half } else { deadline };
-            self.part(part, Operation::Look, epoch, end)
-        });
+        let half = Asking {
+            deadline: half_of(asking.deadline),
+            ..look
+        };
+        let looks = parts
+            .iter()
+            .map(|part| self.part(part, if part.only_watches() { half } else { look }));
         let looks = join_all(looks).await;
         let mut whole = Whole::of(parts);
         let mut passes = true;
@@ -135,7 +150,7 @@ impl RedisStore {
         {
             return Err(error);
         }
-        if operation == Operation::Look || !passes {
+        if asking.operation == Operation::Look || !passes {
             return Ok(whole.into_held());
         }
         let looked = whole.clone();
@@ -147,9 +162,21 @@ impl RedisStore {
         let last = deciding.len().saturating_sub(1);
         let mut held: Vec<&Part<'_>> = Vec::with_capacity(deciding.len());
         for (n, part) in deciding.into_iter().chain(watching).enumerate() {
-            // Nothing has to be undone after the last.
-            let each = if n < last { Operation::Hold } else { operation };
-            match self.part(part, each, epoch, deadline).await {
+            let operation = match asking.operation {
+                // Nothing has to be undone after the last.
+                operation if n >= last => operation,
+                _ => Operation::Hold,
+            };
+            match self
+                .part(
+                    part,
+                    Asking {
+                        operation,
+                        ..asking
+                    },
+                )
+                .await
+            {
                 Ok(Held {
                     reply: Reply::Answers(answers),
                     marks,
@@ -159,14 +186,14 @@ impl RedisStore {
                         held.push(part);
                         continue;
                     }
-                    self.give_back(&held, &whole, deadline).await;
+                    self.give_back(&held, &whole, asking.deadline).await;
                     let mut denied = looked;
                     denied.put(part, &answers, &[]);
                     return Ok(denied.into_held());
                 }
                 Err(_) if part.only_watches() => {}
                 lost => {
-                    self.give_back(&held, &whole, deadline).await;
+                    self.give_back(&held, &whole, asking.deadline).await;
                     return lost;
                 }
             }
@@ -178,31 +205,21 @@ impl RedisStore {
     fn part<'s>(
         &'s self,
         part: &'s Part<'_>,
-        operation: Operation,
-        epoch: u64,
-        deadline: Instant,
+        asking: Asking,
     ) -> BoxFuture<'s, Result<Held, StoreError>> {
         Box::pin(async move {
-            match self.script_of(part, operation, epoch, deadline).await {
-                Err(error) if error.is_parted() => {
-                    self.parted(part, operation, epoch, deadline).await
-                }
+            match self.script_of(part, asking).await {
+                Err(error) if error.is_parted() => self.parted(part, asking).await,
                 answered => answered,
             }
         })
     }
 
-    async fn script_of(
-        &self,
-        part: &Part<'_>,
-        operation: Operation,
-        epoch: u64,
-        deadline: Instant,
-    ) -> Result<Held, StoreError> {
+    async fn script_of(&self, part: &Part<'_>, asking: Asking) -> Result<Held, StoreError> {
         let lanes = [part.lane];
         let call = Call {
-            operation,
-            epoch,
+            operation: asking.operation,
+            epoch: asking.epoch,
             lanes: if part.with_epoch { &lanes } else { &[] },
             buckets: &part.buckets,
         };
@@ -211,32 +228,26 @@ impl RedisStore {
         let names = take::names(&self.keys, &call);
         let reply = self
             .servers
-            .script(place, &TAKE, &names, &arguments, deadline)
+            .script(place, &TAKE, &names, &arguments, asking.deadline)
             .await?;
-        match operation {
+        match asking.operation {
             Operation::Hold => take::read_held(&call, reply),
             Operation::Look | Operation::Take => take::read(&call, reply).map(unmarked),
         }
     }
 
-    async fn parted(
-        &self,
-        part: &Part<'_>,
-        operation: Operation,
-        epoch: u64,
-        deadline: Instant,
-    ) -> Result<Held, StoreError> {
+    async fn parted(&self, part: &Part<'_>, asking: Asking) -> Result<Held, StoreError> {
         if part.with_epoch {
-            let mut command = redis::cmd("GET");
-            command.arg(self.keys.epoch(part.lane));
             let place = Place::Lane(part.lane);
-            let there: Option<u64> = match self.servers.ask(place, &command, deadline).await? {
-                Value::Nil => return Err(StoreError::LaneLost),
-                text => redis::from_redis_value(text)
-                    .map_err(|_| StoreError::Malformed("an epoch that is no number"))?,
+            let keys = [self.keys.epoch(part.lane)];
+            let values = self.servers.each(place, &keys, asking.deadline).await?;
+            let epoch = match values.as_slice() {
+                [Value::BulkString(text)] => LaneState::read(Some(text), None).epoch,
+                _ => None,
             };
-            if let Some(there) = there.filter(|there| *there > epoch) {
-                return Ok(unmarked(Reply::Behind(there)));
+            let epoch = epoch.ok_or(StoreError::LaneLost)?;
+            if epoch > asking.epoch {
+                return Ok(unmarked(Reply::Behind(epoch)));
             }
         }
         let singles = part.buckets.iter().enumerate().map(|(at, bucket)| Part {
@@ -248,8 +259,8 @@ impl RedisStore {
         let singles: Vec<Part<'_>> = singles.collect();
         match singles.as_slice() {
             [] => Ok(unmarked(Reply::Answers(Vec::new()))),
-            [only] => self.script_of(only, operation, epoch, deadline).await,
-            _ => self.in_parts(&singles, operation, epoch, deadline).await,
+            [only] => self.script_of(only, asking).await,
+            _ => self.in_parts(&singles, asking).await,
         }
     }
 
@@ -311,20 +322,17 @@ impl Whole {
         let buckets = parts
             .iter()
             .flat_map(|part| part.of.iter().zip(&part.buckets));
-        let mut fresh: Vec<_> = buckets
-            .map(|(at, bucket)| {
-                let reading = Reading::at(None, bucket.quota, bucket.cost, 0);
-                (
-                    *at,
-                    Answer {
-                        room: true,
-                        reading,
-                    },
-                )
-            })
-            .collect();
-        fresh.sort_by_key(|(at, _)| *at);
-        let answers: Vec<Answer> = fresh.into_iter().map(|(_, answer)| answer).collect();
+        let fresh = buckets.map(|(at, bucket)| {
+            let reading = Reading::at(None, bucket.quota, bucket.cost, 0);
+            (
+                *at,
+                Answer {
+                    room: true,
+                    reading,
+                },
+            )
+        });
+        let answers: Vec<Answer> = fresh.collect::<BTreeMap<_, _>>().into_values().collect();
         Self {
             marks: vec![None; answers.len()],
             answers,

@@ -149,6 +149,11 @@ impl Keys {
         self.of_rules("names")
     }
 
+    /// All of the published rules: head, chunks, stamps, names.
+    pub(crate) fn rules(&self) -> [String; 4] {
+        [self.head(), self.chunks(), self.stamps(), self.names()]
+    }
+
     fn of_rules(&self, name: &str) -> String {
         format!("{}:{{{RULES}}}:{name}", self.prefix)
     }

@@ -6,8 +6,9 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
+use aws::elasticache_token::ElastiCacheToken;
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
 use limits::moment::Moment;
@@ -42,15 +43,12 @@ const OLDEST: Duration = Duration::from_secs(11 * 60 * 60);
 /// Whoever wakes so long after a deadline was frozen meanwhile: that no answer came says nothing of the server.
 const FROZEN: Duration = Duration::from_secs(1);
 
-/// Mints the password for a connection that is opened now.
-pub(crate) type Mint = Arc<dyn Fn() -> Result<String, String> + Send + Sync>;
-
 /// How a connection is opened, whichever server it leads to.
 #[derive(Clone)]
 pub(crate) struct Access {
     pub(crate) login: RedisConnectionInfo,
-    /// In place of the login's password.
-    pub(crate) mint: Option<Mint>,
+    /// What makes a password for each, in place of the login's.
+    pub(crate) token: Option<ElastiCacheToken>,
     pub(crate) tls: Option<TlsConnector>,
 }
 
@@ -63,10 +61,15 @@ impl std::fmt::Debug for Access {
 impl Access {
     async fn open(&self, address: &Address) -> Result<Link, RedisError> {
         let mut login = self.login.clone();
-        if let Some(mint) = &self.mint {
-            let refused =
-                |reason| RedisError::from((ErrorKind::AuthenticationFailed, "no token", reason));
-            login = login.set_password(mint().map_err(refused)?);
+        if let Some(token) = &self.token {
+            let minted = token.mint(SystemTime::now()).map_err(|error| {
+                RedisError::from((
+                    ErrorKind::AuthenticationFailed,
+                    "no token",
+                    error.to_string(),
+                ))
+            });
+            login = login.set_password(minted?);
         }
         let stream = TcpStream::connect((address.host.as_str(), address.port)).await?;
         stream.set_nodelay(true)?;
@@ -375,7 +378,7 @@ mod tests {
         let port = silent.local_addr().unwrap().port();
         let access = Access {
             login: RedisConnectionInfo::default().set_skip_set_lib_name(),
-            mint: None,
+            token: None,
             tls: None,
         };
         let node = Node::new(format!("127.0.0.1:{port}").parse().unwrap(), access);

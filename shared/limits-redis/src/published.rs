@@ -7,16 +7,17 @@ use limits::registry::{Client, Name};
 use limits::{Draft, Fault, Rule};
 use redis::Value;
 use serde_json::value::RawValue;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::keys::{Keys, Place};
-use crate::publish::{Version, of_rules, read_lane};
+use crate::publish::{LaneState, Version};
 use crate::script::Script;
 use crate::store::StoreError;
-use crate::topology::{RETRY, Topology};
+use crate::topology::Topology;
 
-static CHANGES: LazyLock<Script> = LazyLock::new(|| of_rules(include_str!("changes.lua")));
+static CHANGES: LazyLock<Script> =
+    LazyLock::new(|| Script::over_rules(include_str!("changes.lua")));
 static LOOKUP: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("lookup.lua").to_owned()));
 
@@ -73,7 +74,7 @@ pub(crate) async fn lookup(
         Value::BulkString(text) => Some(text.clone()),
         _ => None,
     };
-    let lane = read_lane(text(epoch).as_deref(), text(reached).as_deref());
+    let lane = LaneState::read(text(epoch).as_deref(), text(reached).as_deref());
     let (Some(_), Some(reached)) = (lane.epoch, lane.reached) else {
         return Err(StoreError::LaneLost);
     };
@@ -101,18 +102,10 @@ pub(crate) async fn changes(
     since: u64,
     deadline: Instant,
 ) -> Result<Option<Changes>, StoreError> {
-    let names = [keys.head(), keys.chunks(), keys.stamps(), keys.names()];
     let arguments = [since.to_string(), PAGE.to_string()];
-    let reply = loop {
-        let reply = servers.script(Place::Rules, &CHANGES, &names, &arguments, deadline);
-        match reply.await {
-            // They are soon together again: there are four, and all of them are there.
-            Err(error) if error.is_parted() && Instant::now() + RETRY < deadline => {
-                sleep(RETRY).await;
-            }
-            reply => break reply?,
-        }
-    };
+    let reply = servers
+        .script_together(Place::Rules, &CHANGES, &keys.rules(), &arguments, deadline)
+        .await?;
     if reply == Value::Nil {
         return Ok(None);
     }

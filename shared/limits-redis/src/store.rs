@@ -1,7 +1,6 @@
 //! The one choice between Redis and memory, and what either is asked on the request path.
 
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use aws::elasticache_token::{CacheName, ElastiCacheToken};
 use aws::signer::Signer;
@@ -14,7 +13,6 @@ use crate::address::Target;
 use crate::fault::Fault;
 use crate::keys::Keys;
 use crate::memory::Memory;
-use crate::node::Mint;
 use crate::published::{self, Changes, Lookup};
 use crate::take::{Call, Reply};
 use crate::topology::Topology;
@@ -118,19 +116,15 @@ impl Login {
 }
 
 /// What makes a password for each connection.
-fn mint(target: &Target, cache: CacheName, signer: Signer) -> Result<Mint, String> {
-    let user = target.login.username().unwrap_or_default().to_owned();
+fn token(target: &Target, cache: &CacheName, signer: &Signer) -> Result<ElastiCacheToken, String> {
+    let user = target.login.username().unwrap_or_default();
     if !target.tls || user.is_empty() || target.login.password().is_some() {
         return Err(
             "must with REDIS_AUTH=iam ask for TLS and name a user without a password: rediss://USER@host or rediss+cluster://USER@host"
                 .to_owned(),
         );
     }
-    let token = ElastiCacheToken::new(cache, user, signer);
-    Ok(Arc::new(move || {
-        let minted = token.mint(SystemTime::now());
-        minted.map_err(|error| error.to_string())
-    }))
+    Ok(ElastiCacheToken::new(cache.clone(), user, signer.clone()))
 }
 
 impl Store {
@@ -140,7 +134,7 @@ impl Store {
         let (keys, login) = (Self::keys(settings), Login::read(settings));
         // The address is looked at whatever is wrong with the rest: all is told at once.
         let store = settings.required("REDIS_URL", |url| {
-            Self::open_as(url, keys.clone().unwrap_or_default(), login.clone())
+            Self::open_as(url, keys.clone().unwrap_or_default(), login.as_ref())
         });
         keys.and(login).and(store)
     }
@@ -150,7 +144,7 @@ impl Store {
         let (keys, login) = (Self::keys(settings), Login::read(settings));
         let store = settings.or("REDIS_URL", None, |url| {
             let keys = keys.clone().unwrap_or_default();
-            Self::open_as(url, keys, login.clone()).map(Some)
+            Self::open_as(url, keys, login.as_ref()).map(Some)
         });
         keys.and(login).and(store)
     }
@@ -164,19 +158,19 @@ impl Store {
     /// # Errors
     /// What is wrong with the address.
     pub fn open(url: &str, keys: Keys) -> Result<Self, String> {
-        Self::open_as(url, keys, Some(Login::Url))
+        Self::open_as(url, keys, None)
     }
 
-    fn open_as(url: &str, keys: Keys, login: Option<Login>) -> Result<Self, String> {
+    fn open_as(url: &str, keys: Keys, login: Option<&Login>) -> Result<Self, String> {
         if url == "memory://" {
             return Ok(Store::Memory(Arc::default()));
         }
         let target = Target::parse(url)?;
-        let mint = match login {
-            Some(Login::Iam(cache, signer)) => Some(mint(&target, cache, signer)?),
+        let token = match login {
+            Some(Login::Iam(cache, signer)) => Some(token(&target, cache, signer)?),
             _ => None,
         };
-        let servers = Topology::new(&target, mint)?;
+        let servers = Topology::new(&target, token)?;
         Ok(Store::Redis(Arc::new(RedisStore { servers, keys })))
     }
 

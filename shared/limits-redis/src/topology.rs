@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use aws::elasticache_token::ElastiCacheToken;
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
 use limits::moment::Moment;
@@ -20,7 +21,7 @@ use crate::address::{Address, Arrangement, Target};
 use crate::breaker::{Breaker, Standing};
 use crate::fault::Fault;
 use crate::keys::Place;
-use crate::node::{Access, CONNECT_DEADLINE, Mint, Node};
+use crate::node::{Access, CONNECT_DEADLINE, Node};
 use crate::script::Script;
 use crate::store::StoreError;
 use crate::tls;
@@ -36,11 +37,15 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 const MOST_NODES: usize = Place::COUNT + 64;
 
 /// How long whoever has time waits before it asks again.
-pub(crate) const RETRY: Duration = Duration::from_millis(20);
+const RETRY: Duration = Duration::from_millis(20);
 
-/// The servers, as they are known. Cheap to clone; clones share everything.
+/// The servers, as they are known. Cheap to clone; clones share what is known.
 #[derive(Debug, Clone)]
-pub(crate) struct Topology(Arc<Inner>);
+pub(crate) struct Topology {
+    inner: Arc<Inner>,
+    /// Whether whoever asks holds up nobody: what was not executed is tried again until the deadline is near.
+    patient: bool,
+}
 
 #[derive(Debug)]
 struct Inner {
@@ -69,17 +74,17 @@ impl Topology {
     ///
     /// # Errors
     /// Where TLS cannot be had.
-    pub(crate) fn new(target: &Target, mint: Option<Mint>) -> Result<Self, String> {
+    pub(crate) fn new(target: &Target, token: Option<ElastiCacheToken>) -> Result<Self, String> {
         let access = Access {
             login: target.login.clone(),
-            mint,
+            token,
             tls: target.tls.then(tls::connector).transpose()?,
         };
         // Sentinels have users of their own, and none is told of them.
         let to_seed = match target.arrangement {
             Arrangement::Sentinel(_) => Access {
                 login: redis::RedisConnectionInfo::default().set_skip_set_lib_name(),
-                mint: None,
+                token: None,
                 tls: access.tls.clone(),
             },
             Arrangement::One | Arrangement::Cluster => access.clone(),
@@ -90,26 +95,56 @@ impl Topology {
         if target.arrangement == Arrangement::One {
             known.places = vec![seeds.first().cloned()];
         }
-        Ok(Self(Arc::new(Inner {
+        let inner = Inner {
             arrangement: target.arrangement.clone(),
             access,
             seeds,
             known: Mutex::new(known),
             finding: Mutex::default(),
             search: Breaker::default(),
-        })))
+        };
+        Ok(Self {
+            inner: Arc::new(inner),
+            patient: false,
+        })
+    }
+
+    /// The same servers, for someone who holds up nobody.
+    pub(crate) fn patient(&self) -> Self {
+        Self {
+            patient: true,
+            ..self.clone()
+        }
     }
 
     /// Whether lanes may lie on several servers, so that no script can have more than one.
     pub(crate) fn is_cluster(&self) -> bool {
-        self.0.arrangement == Arrangement::Cluster
+        self.inner.arrangement == Arrangement::Cluster
     }
 
     /// Asks one thing of the server that keeps a place, wherever that is by now.
     ///
     /// # Errors
-    /// Where there is no answer by `deadline`; at once where the server is being left alone.
+    /// Where there is no answer by `deadline`; at once where the server is being left alone, unless one is patient.
     pub(crate) async fn ask(
+        &self,
+        place: Place,
+        command: &Cmd,
+        deadline: Instant,
+    ) -> Result<Value, StoreError> {
+        loop {
+            match self.ask_once(place, command, deadline).await {
+                Err(error)
+                    if self.patient && passes(&error) && Instant::now() + RETRY < deadline =>
+                {
+                    sleep(RETRY).await;
+                }
+                answered => return answered,
+            }
+        }
+    }
+
+    async fn ask_once(
         &self,
         place: Place,
         command: &Cmd,
@@ -122,7 +157,7 @@ impl Topology {
             let error = match node.ask(command, asking, deadline).await {
                 Err(StoreError::Redis(error)) => error,
                 Err(StoreError::Timeout) => {
-                    drop(self.0.find());
+                    drop(self.inner.find());
                     return Err(StoreError::Timeout);
                 }
                 answered => return answered,
@@ -134,18 +169,18 @@ impl Topology {
                     return Err(StoreError::IsCluster);
                 }
                 Fault::Moved(Some(to)) => {
-                    node = self.0.known().node(to, &node, &self.0);
-                    self.0.known().put(place, &node);
+                    node = self.inner.known().node(to, &node, &self.inner);
+                    self.inner.known().put(place, &node);
                 }
                 Fault::Ask(Some(to)) => {
-                    node = self.0.known().node(to, &node, &self.0);
+                    node = self.inner.known().node(to, &node, &self.inner);
                     asking = true;
                 }
                 Fault::Demoted if !demoted => {
                     demoted = true;
                     // Where there is one name, a new connection may lead to the one that took its place.
-                    if self.0.arrangement != Arrangement::One {
-                        if timeout_at(deadline, self.0.find()).await.is_err() {
+                    if self.inner.arrangement != Arrangement::One {
+                        if timeout_at(deadline, self.inner.find()).await.is_err() {
                             node.leave_alone(&StoreError::Redis(error));
                             return Err(StoreError::Timeout);
                         }
@@ -160,7 +195,7 @@ impl Topology {
                     if fault.ends_connection()
                         || matches!(fault, Fault::Moved(None) | Fault::Ask(None))
                     {
-                        drop(self.0.find());
+                        drop(self.inner.find());
                     }
                     return Err(error);
                 }
@@ -212,65 +247,49 @@ impl Topology {
         Ok(values)
     }
 
-    /// As [`Topology::ask`], for someone who holds up nobody: what was not executed is tried again until the deadline is near.
+    /// Calls a script whose keys are all there, and waits while they are parted between two servers: they are soon together again.
     ///
     /// # Errors
-    /// The last.
-    pub(crate) async fn ask_patiently(
-        &self,
-        place: Place,
-        command: &Cmd,
-        deadline: Instant,
-    ) -> Result<Value, StoreError> {
-        loop {
-            match self.ask(place, command, deadline).await {
-                Err(error) if again(&error, deadline).await => {}
-                answered => return answered,
-            }
-        }
-    }
-
-    /// As [`Topology::script`], with the same patience.
-    ///
-    /// # Errors
-    /// The last.
-    pub(crate) async fn script_patiently(
+    /// As [`Topology::ask`].
+    pub(crate) async fn script_together(
         &self,
         place: Place,
         script: &Script,
         keys: &[String],
-        arguments: &[impl ToRedisArgs],
+        arguments: &[String],
         deadline: Instant,
     ) -> Result<Value, StoreError> {
         loop {
             match self.script(place, script, keys, arguments, deadline).await {
-                Err(error) if again(&error, deadline).await => {}
+                Err(error) if error.is_parted() && Instant::now() + RETRY < deadline => {
+                    sleep(RETRY).await;
+                }
                 answered => return answered,
             }
         }
     }
 
     async fn node(&self, place: Place, deadline: Instant) -> Result<Arc<Node>, StoreError> {
-        let known = self.0.known().get(place);
+        let known = self.inner.known().get(place);
         if let Some(node) = known {
             match node.standing() {
                 // Others may have long put another in its place, and it does not know yet.
-                Standing::Due if self.0.arrangement != Arrangement::One => {
+                Standing::Due if self.inner.arrangement != Arrangement::One => {
                     // If nobody says so soon enough, there is time left to try the one that is known.
                     let left = deadline.saturating_duration_since(Instant::now());
-                    let _ = timeout(left / 2, self.0.find()).await;
-                    return Ok(self.0.known().get(place).unwrap_or(node));
+                    let _ = timeout(left / 2, self.inner.find()).await;
+                    return Ok(self.inner.known().get(place).unwrap_or(node));
                 }
                 _ => {
-                    self.0.look_again();
+                    self.inner.look_again();
                     return Ok(node);
                 }
             }
         }
         // Nobody knows: one call in each pause waits for those who might.
-        let admitted = self.0.search.admit().ok_or(StoreError::Paused)?;
-        let found = timeout_at(deadline, self.0.find()).await;
-        let node = self.0.known().get(place);
+        let admitted = self.inner.search.admit().ok_or(StoreError::Paused)?;
+        let found = timeout_at(deadline, self.inner.find()).await;
+        let node = self.inner.known().get(place);
         match (&node, &found) {
             (Some(_), _) => {
                 admitted.succeeded();
@@ -286,25 +305,12 @@ impl Topology {
     }
 }
 
-/// Whether a call that was not answered is worth another try, for those who hold up nobody: while a server is left alone, while keys
-/// are on their way, while another takes a server's place.
+/// Whether what kept a call from being answered may soon be over: a server is left alone, or another takes its place.
 fn passes(error: &StoreError) -> bool {
     match error {
         StoreError::Paused | StoreError::Unserved | StoreError::Astray => true,
-        error => matches!(
-            error.fault(),
-            Some(Fault::TryAgain | Fault::Demoted | Fault::Unready)
-        ),
+        error => matches!(error.fault(), Some(Fault::Demoted | Fault::Unready)),
     }
-}
-
-/// Whether a failed call is to be tried again by someone who has time, after waiting a little for that.
-async fn again(error: &StoreError, deadline: Instant) -> bool {
-    let again = passes(error) && Instant::now() + RETRY < deadline;
-    if again {
-        sleep(RETRY).await;
-    }
-    again
 }
 
 impl Inner {
