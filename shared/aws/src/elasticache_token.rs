@@ -10,7 +10,7 @@ use aws_sigv4::http_request::{
 use aws_sigv4::sign::v4::SigningParams;
 use percent_encoding::utf8_percent_encode;
 
-use crate::signer::{QUERY, Signer};
+use crate::signer::{QUERY, Signer, TokenError};
 
 /// For how long a token opens connections. A connection that it opened stays open for 12 hours.
 pub const VALIDITY: Duration = Duration::from_secs(900);
@@ -43,11 +43,6 @@ impl FromStr for CacheName {
     }
 }
 
-/// Why there is no token.
-#[derive(Debug, thiserror::Error)]
-#[error("no IAM token for ElastiCache: {0}")]
-pub struct TokenError(String);
-
 /// Makes tokens for one user of one cache. It speaks to nobody.
 #[derive(Debug, Clone)]
 pub struct ElastiCacheToken {
@@ -64,11 +59,6 @@ impl ElastiCacheToken {
             user: user.into(),
             signer,
         }
-    }
-
-    /// The user whose password the token is.
-    pub fn user(&self) -> &str {
-        &self.user
     }
 
     /// A token that is good for [`VALIDITY`] from `now` on.

@@ -12,3 +12,5 @@ pub mod rds_token;
 pub mod signer;
 #[cfg(feature = "sns")]
 pub mod sns;
+#[cfg(feature = "tls")]
+pub mod tls;

@@ -10,12 +10,7 @@ use aws_types::SdkConfig;
 use aws_types::region::Region;
 use percent_encoding::utf8_percent_encode;
 
-use crate::signer::{QUERY, Signer};
-
-/// Why there is no token.
-#[derive(Debug, thiserror::Error)]
-#[error("no IAM token for the database: {0}")]
-pub struct TokenError(String);
+use crate::signer::{QUERY, Signer, TokenError};
 
 /// Makes tokens for one user of one database server, or of a proxy before it. It speaks to nobody.
 pub struct RdsToken {

@@ -11,6 +11,11 @@ pub(crate) const QUERY: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'.')
     .remove(b'~');
 
+/// Why there is no token.
+#[derive(Debug, thiserror::Error)]
+#[error("no IAM token: {0}")]
+pub struct TokenError(pub(crate) String);
+
 /// The credentials of a function's role and the region that it runs in. An environment of Lambda ends before they do, so they
 /// are read once.
 #[derive(Debug, Clone)]

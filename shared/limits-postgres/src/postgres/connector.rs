@@ -44,7 +44,7 @@ impl Connector {
     pub(super) fn with_password(config: Config) -> Result<Self, String> {
         let tls = match config.get_ssl_mode() {
             SslMode::Disable => None,
-            _ => Some(trust::connector(config.get_ssl_negotiation()).map_err(|e| e.to_string())?),
+            _ => Some(trust::connector(config.get_ssl_negotiation())?),
         };
         Ok(Self {
             config,

@@ -1,14 +1,9 @@
-//! Whose certificates are believed: those of the authorities that the system trusts (`SSL_CERT_FILE` where it is set), and of
-//! Amazon's for RDS, which no system knows. Chain and name are always verified.
-
-use std::sync::Arc;
+//! Whose certificates are believed of a database: besides those of [`aws::tls`], Amazon's for RDS, which no system knows.
 
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
-use rustls::{ClientConfig, RootCertStore};
 use tokio_postgres::config::SslNegotiation;
 use tokio_postgres_rustls::MakeRustlsConnect;
-use tracing::warn;
 
 const RDS: &[u8] = include_bytes!("rds_roots.pem");
 
@@ -16,19 +11,8 @@ const RDS: &[u8] = include_bytes!("rds_roots.pem");
 ///
 /// # Errors
 /// Where TLS is not to be had, which no setting brings about.
-pub(super) fn connector(negotiation: SslNegotiation) -> Result<MakeRustlsConnect, rustls::Error> {
-    let mut roots = RootCertStore::empty();
-    let system = rustls_native_certs::load_native_certs();
-    for error in system.errors {
-        warn!(%error, "certificates that the system trusts cannot be read");
-    }
-    roots.add_parsable_certificates(system.certs);
-    roots.add_parsable_certificates(CertificateDer::pem_slice_iter(RDS).flatten());
-    let ring = Arc::new(rustls::crypto::ring::default_provider());
-    let mut config = ClientConfig::builder_with_provider(ring)
-        .with_safe_default_protocol_versions()?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+pub(super) fn connector(negotiation: SslNegotiation) -> Result<MakeRustlsConnect, String> {
+    let mut config = aws::tls::config(CertificateDer::pem_slice_iter(RDS).flatten())?;
     if negotiation == SslNegotiation::Direct {
         config.alpn_protocols = vec![b"postgresql".to_vec()];
     }
@@ -39,6 +23,7 @@ pub(super) fn connector(negotiation: SslNegotiation) -> Result<MakeRustlsConnect
 mod tests {
     use std::time::{Duration, SystemTime};
 
+    use rustls::RootCertStore;
     use x509_cert::Certificate;
     use x509_cert::der::Decode;
 
