@@ -11,7 +11,8 @@ use limits::{Client, Resource, Rule, RuleSet};
 use tokio::time::Instant;
 
 use crate::decision::{Told, Verdict};
-use crate::limiter::{Failure, Known, Limiter, Question};
+use crate::judge::Known;
+use crate::limiter::{Failure, Limiter, Question};
 use crate::plan::Plan;
 use crate::view::View;
 

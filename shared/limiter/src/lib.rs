@@ -1,8 +1,8 @@
 //! The request path that `authorizer` and `check` share: who is it, which rules apply, is there room.
 //!
 //! Read [`Limiter::decide`] first; everything else is what it asks in turn: [`who`] (who is it), [`registry`] (what is remembered
-//! of that), [`view`] (the rules that this container has, and catching up), `denials` (who is known to be empty), `fallback`
-//! (what it grants by itself while Redis is out), [`decision`] (what came out), [`headers`] and [`reply`] (how callers are told).
+//! of that), [`view`] (the rules that this container has, and catching up), `judge` (which rules apply, and is there room), `denials`
+//! (who is known to be empty), `fallback` (what it grants by itself while Redis is out), [`decision`] (what came out), [`headers`] and [`reply`] (how callers are told).
 //! [`pair`] is the same for a service that calls another, [`explain`] tells operators why.
 
 pub mod config;
@@ -11,6 +11,7 @@ mod denials;
 pub mod explain;
 mod fallback;
 pub mod headers;
+mod judge;
 pub mod limiter;
 mod looks;
 pub mod pair;

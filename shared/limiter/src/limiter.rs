@@ -5,26 +5,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use limits::counters::Operation;
-use limits::rule::OnFailure;
-use limits::rule_set::{Caller, MOST_MET};
-use limits::{Client, Lane, Moment, Quota, Resource};
-use limits_redis::{Call, Reply, Store, StoreError};
+use limits::{Lane, Quota, Resource};
+use limits_redis::{Store, StoreError};
 use tokio::time::Instant;
 
 use crate::config::Config;
 use crate::decision::{Refusal, Verdict};
 use crate::denials::Denials;
-use crate::explain::{Basis, Sheet, Supposition};
+use crate::explain::{Sheet, Supposition};
 use crate::fallback::Fallback;
+use crate::judge::Known;
 use crate::looks::Looks;
 use crate::pair::Pair;
-use crate::plan::{Owners, Plan};
 use crate::registry::Registry;
 use crate::view::{View, Views};
 use crate::who::{Who, unregistered};
-
-/// An epoch that no lane is ever newer than: sent where a container decides by rules that it knows to be old.
-const ANY_EPOCH: u64 = (1 << 53) - 1;
 
 /// One request.
 #[derive(Debug, Clone)]
@@ -49,46 +44,16 @@ pub(crate) enum Question<'a> {
     Supposition(&'a Supposition<'a>, &'a Sheet),
 }
 
-/// A question by someone who is known.
-pub(crate) struct Known<'a> {
-    /// None for one known by its address alone.
-    pub(crate) client: Option<Arc<Client>>,
-    /// Whether the registry could not be asked about it.
-    pub(crate) registry_out: bool,
-    pub(crate) address: Option<IpAddr>,
-    pub(crate) resource: &'a Resource<'a>,
-    /// The service that the resource is, where two services are asked about.
-    pub(crate) destination: Option<&'a Client>,
-    pub(crate) tokens: u64,
-    pub(crate) operation: Operation,
-    /// What applies where no rule fits; none is unlimited.
-    pub(crate) default_limit: Option<&'a Quota>,
-    /// Where it is noted what the decision is made of, if anybody wants to know.
-    pub(crate) sheet: Option<&'a Sheet>,
-}
-
-/// How the buckets of a plan are asked.
-#[derive(Clone, Copy)]
-struct Asking {
-    operation: Operation,
-    /// The stamp of the view that the plan was made by.
-    epoch: u64,
-    /// The lane of the caller.
-    own: Lane,
-    /// Whether a denial may be repeated that is not a second old.
-    repeats: bool,
-}
-
 /// Decides requests. One in a container, shared by all that it does at once.
 #[derive(Debug)]
 pub struct Limiter {
     config: Config,
     pub(crate) store: Store,
-    views: Views,
+    pub(crate) views: Views,
     pub(crate) registry: Registry,
-    looks: Looks,
-    denials: Denials,
-    fallback: Fallback,
+    pub(crate) looks: Looks,
+    pub(crate) denials: Denials,
+    pub(crate) fallback: Fallback,
 }
 
 /// Why a try ended without a verdict.
@@ -192,7 +157,7 @@ impl Limiter {
             Err(Failure::Behind) => {}
         }
         // What is left of the conversation's time; catching up has its own, however often it takes.
-        let left = deadline.saturating_duration_since(Instant::now());
+        let mut left = deadline.saturating_duration_since(Instant::now());
         let patience = Instant::now() + self.config.load_timeout;
         let mut behind = view.stamp;
         drop(view);
@@ -218,13 +183,14 @@ impl Limiter {
                     }
                 }
             };
-            match self
-                .attempt(question, &view, Instant::now() + left, stale)
-                .await
-            {
+            let deadline = Instant::now() + left;
+            match self.attempt(question, &view, deadline, stale).await {
                 Ok(verdict) => return verdict,
                 // Published again meanwhile.
-                Err(Failure::Behind) if !stale => behind = view.stamp,
+                Err(Failure::Behind) if !stale => {
+                    behind = view.stamp;
+                    left = deadline.saturating_duration_since(Instant::now());
+                }
                 Err(Failure::Behind | Failure::StoreOut) => return Verdict::StoreOut,
                 Err(Failure::Refused { refusal, .. }) => return Verdict::Refused(refusal),
             }
@@ -289,210 +255,6 @@ impl Limiter {
         self.judge(known, view, deadline, stale).await
     }
 
-    /// Which rules apply, and is there room?
-    pub(crate) async fn judge(
-        &self,
-        known: Known<'_>,
-        view: &View,
-        deadline: Instant,
-        stale: bool,
-    ) -> Result<Verdict, Failure> {
-        let client = known.client;
-        let owners = Owners {
-            client: client.as_deref(),
-            address: known.address,
-            destination: known.destination,
-        };
-        let caller = Caller {
-            client: client.as_deref().map(|client| client.id.as_str()),
-            tier: client.as_deref().and_then(|client| client.tier),
-            address: known.address,
-        };
-        let applicable = view.rules.applicable(known.resource, &caller);
-        let met = applicable.active.len() + applicable.shadow.len();
-        if met > MOST_MET {
-            tracing::warn!(
-                crowded_calls = 1,
-                met,
-                "a call meets more rules than it should"
-            );
-        }
-        let mut plan = Plan::new(&applicable, known.default_limit, &owners, known.tokens);
-        let settled = plan.is_settled();
-        let must_count = |mode| mode == OnFailure::Deny && !settled;
-        if stale && must_count(plan.on_failure) {
-            return Err(Failure::StoreOut);
-        }
-        // Nothing may be said, but a look is taken all the same: it tells when that has changed.
-        let withheld = plan.unread.is_some_and(must_count);
-        if withheld {
-            plan.buckets.clear();
-        }
-        let decided = |decision| {
-            if withheld {
-                Err(Failure::StoreOut)
-            } else {
-                Ok(Verdict::Decided(decision))
-            }
-        };
-        let degraded = stale || plan.unread.is_some();
-        let own = owners.lane();
-        if plan.buckets.is_empty()
-            && !stale
-            && !known.registry_out
-            // Whoever wants to know why wants the newest answer.
-            && known.sheet.is_none()
-            && self.looked(own, view.stamp)
-        {
-            return decided(plan.unasked(client, degraded));
-        }
-        let counts = !settled && !degraded && !known.registry_out;
-        let asking = Asking {
-            operation: known.operation,
-            epoch: if stale { ANY_EPOCH } else { view.stamp },
-            own,
-            // In memory there is no trip to save.
-            repeats: counts && known.sheet.is_none() && !self.store.is_memory(),
-        };
-        let asked = Moment::now();
-        // Which buckets are the caller's, only the registry knows: without it, none is asked.
-        let reply = if known.registry_out {
-            None
-        } else {
-            let reply = self.ask(&mut plan, asking, deadline).await;
-            reply.inspect_err(|error| self.note_failure(error)).ok()
-        };
-        match reply {
-            Some((Reply::Answers(answers), since)) => {
-                if plan.buckets.is_empty() && !stale {
-                    self.looks.remember(own, view.stamp, asked);
-                }
-                if let Some(sheet) = known.sheet
-                    && !stale
-                {
-                    sheet.note(&Basis {
-                        rules: &view.rules,
-                        resource: known.resource,
-                        caller: &caller,
-                        client: client.as_ref(),
-                        plan: &plan,
-                        answers: &answers,
-                    });
-                }
-                let decision = plan.answered(client, &answers, degraded);
-                decided(decision.told_later(since))
-            }
-            Some((Reply::Behind(_), _)) => Err(Failure::Behind),
-            None => {
-                if must_count(plan.on_failure) {
-                    return Err(Failure::StoreOut);
-                }
-                let falls_back = !settled && plan.on_failure == OnFailure::Limit;
-                let locals = if falls_back && known.sheet.is_none() {
-                    self.fallback
-                        .ask(&plan, &owners, known.tokens, known.operation)
-                } else {
-                    Vec::new()
-                };
-                decided(plan.fallen_back(client, &locals))
-            }
-        }
-    }
-
-    /// Asks the buckets of a plan; where nothing but shares of spread rules had no room, others of those, once. What was answered,
-    /// and how long ago at least.
-    async fn ask(
-        &self,
-        plan: &mut Plan<'_>,
-        asking: Asking,
-        deadline: Instant,
-    ) -> Result<(Reply, Duration), StoreError> {
-        let (first, since) = match self.ask_once(plan, asking, deadline).await? {
-            (Reply::Answers(answers), since) => (answers, since),
-            behind => return Ok(behind),
-        };
-        let earlier = plan.turn_elsewhere(&first);
-        if earlier.is_empty() {
-            return Ok((Reply::Answers(first), since));
-        }
-        match self.ask_once(plan, asking, deadline).await {
-            Ok((Reply::Answers(mut answers), later)) => {
-                plan.turn_back_to_longer(earlier, &mut answers);
-                Ok((Reply::Answers(answers), since.min(later)))
-            }
-            Ok(behind) => Ok(behind),
-            // Denied it is all the same.
-            Err(error) => {
-                self.note_failure(&error);
-                for earlier in earlier {
-                    plan.turn_back(earlier);
-                }
-                Ok((Reply::Answers(first), since))
-            }
-        }
-    }
-
-    async fn ask_once(
-        &self,
-        plan: &Plan<'_>,
-        asking: Asking,
-        deadline: Instant,
-    ) -> Result<(Reply, Duration), StoreError> {
-        if asking.repeats
-            && let Some((answers, since)) = self.denials.recall(asking.epoch, &plan.buckets)
-        {
-            return Ok((Reply::Answers(answers), since));
-        }
-        let call = Call {
-            operation: asking.operation,
-            epoch: asking.epoch,
-            lanes: &plan.lanes(asking.own),
-            buckets: &plan.buckets,
-        };
-        let asked = Moment::now();
-        let reply = self.store.ask(&call, deadline).await?;
-        if asking.repeats
-            && let Reply::Answers(answers) = &reply
-        {
-            self.denials
-                .note(asking.epoch, &plan.buckets, answers, asked);
-        }
-        Ok((reply, Duration::ZERO))
-    }
-
-    /// A refusal by what is remembered holds only beside a look at the lane, as any other decision without a bucket.
-    async fn confirm_refusal(
-        &self,
-        refusal: Refusal,
-        lane: Lane,
-        view: &View,
-        deadline: Instant,
-    ) -> Result<Verdict, Failure> {
-        let refused = Ok(Verdict::Refused(refusal));
-        if self.looked(lane, view.stamp) {
-            return refused;
-        }
-        let call = Call {
-            operation: Operation::Look,
-            epoch: view.stamp,
-            lanes: &[lane],
-            buckets: &[],
-        };
-        let asked = Moment::now();
-        match self.store.ask(&call, deadline).await {
-            Ok(Reply::Behind(_)) => Err(Failure::Behind),
-            Ok(Reply::Answers(_)) => {
-                self.looks.remember(lane, view.stamp, asked);
-                refused
-            }
-            Err(error) => {
-                self.note_failure(&error);
-                tracing::debug!("refused by the last that was known");
-                refused
-            }
-        }
-    }
-
     /// Notes that the store did not answer. That a server is out it tells itself; what else fails is told here, once a minute. A
     /// line for each request would drown that.
     pub(crate) fn note_failure(&self, error: &StoreError) {
@@ -502,10 +264,5 @@ impl Limiter {
         } else {
             tracing::debug!(%error, "no answer from the store");
         }
-    }
-
-    /// Whether a look at the lane serves. In memory there is no trip to save.
-    fn looked(&self, lane: Lane, stamp: u64) -> bool {
-        !self.store.is_memory() && self.looks.serve(lane, stamp)
     }
 }

@@ -11,7 +11,8 @@ use limits::{Client, Quota, Resource};
 use tokio::time::Instant;
 
 use crate::decision::{Party, Refusal, Verdict};
-use crate::limiter::{Failure, Known, Limiter, Question};
+use crate::judge::Known;
+use crate::limiter::{Failure, Limiter, Question};
 use crate::view::View;
 use crate::who::Asker;
 
