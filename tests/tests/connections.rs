@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use crate::eve::{self, left, until_counted};
 use local::servers::Redis;
 use redis::Connection;
-use serde_json::{Value, json};
 use tests::{Container, Function, Operator, RedisCluster, Sentinels};
 
 /// What decisions are given here: on a busy machine, too.
@@ -15,56 +15,19 @@ fn connect(redis: &Redis) -> Connection {
     client.get_connection().unwrap()
 }
 
-/// A call of eve's that costs nothing to repeat.
-fn call() -> Value {
-    let mut event: Value =
-        serde_json::from_str(include_str!("../../events/authorizer-rest.json")).unwrap();
-    event["headers"]["x-api-key"] = "a-key-of-eve".into();
-    event["multiValueHeaders"]["x-api-key"] = json!(["a-key-of-eve"]);
-    event
-}
-
-/// A Redis of one's own in which eve is known, and a limit that nobody reaches.
-async fn eve_at(redis: &Redis) -> Operator {
-    let operator = Operator::at(&redis.url()).await;
-    operator.client("eve", json!({})).await;
-    operator.key("eve", "a-key-of-eve").await;
-    // Nothing comes back while one looks.
-    let body = json!({ "resource": "*", "limit": 100_000, "time_window": 31_622_400, "algorithm": "fixed_window" });
-    operator.rule(body).await;
-    operator
-}
-
 async fn authorizer(operator: &Operator) -> Container {
     let timeout = TIMEOUT.as_millis().to_string();
     let quick = [("REDIS_TIMEOUT_MS", timeout.as_str())];
     operator.container(Function::Authorizer, &quick).await
 }
 
-/// Whether a call was counted in Redis, and how many of eve's are left.
-async fn counted(container: &Container) -> (bool, u64) {
-    let answer = container.invoke(&call()).await.unwrap();
-    let context = &answer["context"];
-    let left = context["remaining"].as_str().unwrap().parse();
-    (context["degraded"] == "", left.unwrap_or_default())
-}
-
-async fn until_counted(container: &Container) {
-    // A pause is five seconds at most; the rest is for the machine.
-    let end = Instant::now() + Duration::from_secs(15);
-    while !counted(container).await.0 {
-        assert!(Instant::now() < end, "{}", container.logs());
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-}
-
 #[tokio::test]
 async fn a_connection_that_was_cut_in_a_freeze_costs_the_first_call_nothing() {
     let redis = Redis::start().unwrap();
-    let operator = eve_at(&redis).await;
+    let operator = eve::at(&redis.url()).await;
     let container = operator.container(Function::Authorizer, &[]).await;
     let mut console = connect(&redis);
-    let (_, mut left) = counted(&container).await;
+    let mut before = left(&container).await.unwrap();
     for n in 0..100 {
         container.freeze();
         redis::cmd("CLIENT")
@@ -72,27 +35,25 @@ async fn a_connection_that_was_cut_in_a_freeze_costs_the_first_call_nothing() {
             .exec(&mut console)
             .unwrap();
         container.thaw();
-        let (in_redis, now_left) = counted(&container).await;
-        assert!(in_redis, "{n}: {}", container.logs());
+        let now = left(&container).await;
         // Counted once, neither lost nor doubled.
-        assert_eq!(now_left, left - 1, "{n}");
-        left = now_left;
+        assert_eq!(now, Some(before - 1), "{n}: {}", container.logs());
+        before -= 1;
     }
 }
 
 #[tokio::test]
 async fn of_a_redis_that_hangs_the_first_call_waits_and_then_one_in_each_pause() {
     let mut redis = Redis::start().unwrap();
-    let operator = eve_at(&redis).await;
+    let operator = eve::at(&redis.url()).await;
     let container = authorizer(&operator).await;
-    counted(&container).await;
+    until_counted(&container).await;
     redis.pause();
     let started = Instant::now();
     let mut waited = Vec::new();
     for n in 0..200 {
         let asked = Instant::now();
-        let (in_redis, _) = counted(&container).await;
-        assert!(!in_redis, "{n}");
+        assert_eq!(left(&container).await, None, "{n}");
         if asked.elapsed() >= TIMEOUT {
             waited.push(n);
         }
@@ -132,7 +93,7 @@ async fn fifty_wait_no_longer_than_any(operator: &Operator) -> Container {
     container.ready().await.unwrap();
     let asked = Instant::now();
     for _ in 0..50 {
-        let answer = container.invoke(&call()).await;
+        let answer = container.invoke(&eve::call()).await;
         assert_eq!(answer.unwrap_err().error_type, "StoreUnavailable");
     }
     // Nobody waits for three seconds again: in fifty calls there are a few pauses, and a tenth of a second for each.
@@ -144,12 +105,12 @@ async fn fifty_wait_no_longer_than_any(operator: &Operator) -> Container {
 #[tokio::test]
 async fn a_cold_container_whose_redis_hangs_waits_once_to_load_and_then_no_longer_than_any() {
     let mut redis = Redis::start().unwrap();
-    let operator = eve_at(&redis).await;
+    let operator = eve::at(&redis.url()).await;
     redis.pause();
     let container = fifty_wait_no_longer_than_any(&operator).await;
     redis.resume();
     let end = Instant::now() + Duration::from_secs(15);
-    while container.invoke(&call()).await.is_err() {
+    while container.invoke(&eve::call()).await.is_err() {
         assert!(Instant::now() < end, "{}", container.logs());
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
@@ -174,9 +135,9 @@ async fn nor_does_one_whose_whole_cluster_hangs_or_whose_sentinels_do() {
 #[tokio::test]
 async fn a_primary_that_was_demoted_decides_nothing_and_is_asked_again_when_it_may() {
     let redis = Redis::start().unwrap();
-    let operator = eve_at(&redis).await;
+    let operator = eve::at(&redis.url()).await;
     let container = authorizer(&operator).await;
-    let (_, left) = counted(&container).await;
+    let before = left(&container).await.unwrap();
     let mut console = connect(&redis);
     let replica_of = |console: &mut Connection, of: &[&str]| {
         redis::cmd("REPLICAOF").arg(of).exec(console).unwrap();
@@ -184,16 +145,12 @@ async fn a_primary_that_was_demoted_decides_nothing_and_is_asked_again_when_it_m
     // Nobody is there to follow: it keeps its data, and may not write.
     replica_of(&mut console, &["127.0.0.1", "1"]);
     for _ in 0..5 {
-        assert!(!counted(&container).await.0);
+        assert_eq!(left(&container).await, None);
     }
     replica_of(&mut console, &["no", "one"]);
     until_counted(&container).await;
-    let (_, now_left) = counted(&container).await;
-    assert_eq!(
-        now_left,
-        left - 2,
-        "what was answered without it is not counted in it"
-    );
+    // What was answered without it is not counted in it.
+    assert_eq!(left(&container).await, Some(before - 2));
     // Cut off from all who copy it: another may be primary by now, and it may not even deny.
     let needs = |console: &mut Connection, replicas: &str| {
         redis::cmd("CONFIG")
@@ -203,7 +160,7 @@ async fn a_primary_that_was_demoted_decides_nothing_and_is_asked_again_when_it_m
     };
     needs(&mut console, "1");
     for _ in 0..5 {
-        assert!(!counted(&container).await.0);
+        assert_eq!(left(&container).await, None);
     }
     needs(&mut console, "0");
     until_counted(&container).await;
@@ -218,9 +175,9 @@ async fn what_a_busy_or_full_redis_refuses_is_no_outage() {
         "noeviction",
     ])
     .unwrap();
-    let operator = eve_at(&redis).await;
+    let operator = eve::at(&redis.url()).await;
     let container = authorizer(&operator).await;
-    counted(&container).await;
+    until_counted(&container).await;
     let mut console = connect(&redis);
     // Full: nothing is executed, and it is asked again at once when there is room.
     let full = |console: &mut Connection, bytes: &str| {
@@ -230,9 +187,9 @@ async fn what_a_busy_or_full_redis_refuses_is_no_outage() {
             .unwrap();
     };
     full(&mut console, "1");
-    assert!(!counted(&container).await.0);
+    assert_eq!(left(&container).await, None);
     full(&mut console, "0");
-    assert!(counted(&container).await.0);
+    assert!(left(&container).await.is_some());
     // Busy with a script of somebody else's.
     let busy = std::thread::spawn({
         let client = redis::Client::open(redis.url()).unwrap();
@@ -249,16 +206,16 @@ async fn what_a_busy_or_full_redis_refuses_is_no_outage() {
     while redis::cmd("PING").exec(&mut ping).is_ok() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    assert!(!counted(&container).await.0);
+    assert_eq!(left(&container).await, None);
     redis::cmd("SCRIPT").arg("KILL").exec(&mut ping).unwrap();
     busy.join().unwrap();
-    assert!(counted(&container).await.0);
+    assert!(left(&container).await.is_some());
     // Its scripts are forgotten.
     redis::cmd("SCRIPT")
         .arg("FLUSH")
         .exec(&mut console)
         .unwrap();
-    assert!(counted(&container).await.0);
+    assert!(left(&container).await.is_some());
     assert!(
         !container.logs().contains("Redis is out"),
         "{}",
@@ -269,7 +226,7 @@ async fn what_a_busy_or_full_redis_refuses_is_no_outage() {
 #[tokio::test]
 async fn a_container_holds_one_connection_however_many_call_at_once() {
     let redis = Redis::start().unwrap();
-    let operator = eve_at(&redis).await;
+    let operator = eve::at(&redis.url()).await;
     let container = operator
         .container(
             Function::Authorizer,
@@ -286,7 +243,7 @@ async fn a_container_holds_one_connection_however_many_call_at_once() {
         list.lines().count()
     };
     let before = connected();
-    let call = call();
+    let call = eve::call();
     let calls = (0..200).map(|_| container.invoke(&call));
     for answer in futures::future::join_all(calls).await {
         assert_eq!(answer.unwrap()["context"]["degraded"], "");

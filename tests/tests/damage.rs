@@ -119,23 +119,18 @@ fn of_a_log_what_is_no_time_does_not_count() {
         .unwrap();
     let passes = |turned: &mut Turned| turned.ask(Operation::Take, 1, &quota, 1).room;
     let admitted = |turned: &mut Turned| (0..10).filter(|_| passes(turned)).count();
+    let spoil = |turned: &mut Turned| {
+        let mut set = cmd("LSET");
+        set.arg(&key).arg(1).arg("x");
+        set.exec(&mut turned.connection).unwrap();
+    };
     assert_eq!(admitted(&mut turned), 2);
     // Among others: the log is right again when they have left, and so it is after a clock that was ahead.
-    let mut set = cmd("LSET");
-    set.arg(&key)
-        .arg(1)
-        .arg("x")
-        .exec(&mut turned.connection)
-        .unwrap();
+    spoil(&mut turned);
     admitted(&mut turned);
     turned.now_us += 60_000_000;
     assert_eq!(admitted(&mut turned), 4);
-    let mut set = cmd("LSET");
-    set.arg(&key)
-        .arg(1)
-        .arg("x")
-        .exec(&mut turned.connection)
-        .unwrap();
+    spoil(&mut turned);
     turned.now_us -= 600_000_000;
     assert!(admitted(&mut turned) > 0);
 }

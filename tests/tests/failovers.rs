@@ -1,61 +1,24 @@
 //! A primary that sentinels watch, and one behind TLS: found, left and found again.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use crate::eve::{self, LIMIT, left, until_counted};
 use local::servers::{Redis, Setup, User};
 use serde_json::{Value, json};
-use tests::{Container, Function, Line, Operator, RedisCluster, Sentinels, certificates, console};
-
-fn call() -> Value {
-    let mut event: Value =
-        serde_json::from_str(include_str!("../../events/authorizer-rest.json")).unwrap();
-    event["headers"]["x-api-key"] = "a-key-of-eve".into();
-    event["multiValueHeaders"]["x-api-key"] = json!(["a-key-of-eve"]);
-    event
-}
-
-async fn eve_at(redis: &str) -> Operator {
-    let operator = Operator::at(redis).await;
-    operator.client("eve", json!({})).await;
-    operator.key("eve", "a-key-of-eve").await;
-    let body = json!({ "resource": "*", "limit": 1000, "time_window": 31_622_400, "algorithm": "fixed_window" });
-    operator.rule(body).await;
-    operator
-}
-
-/// How many of eve's are left, where the call was counted in Redis.
-async fn left(container: &Container) -> Option<u64> {
-    let answer = container.invoke(&call()).await.ok()?;
-    let context = &answer["context"];
-    let left = context["remaining"]
-        .as_str()
-        .and_then(|left| left.parse().ok());
-    left.filter(|_| context["degraded"] == "")
-}
-
-async fn until_counted(container: &Container) -> u64 {
-    let end = Instant::now() + Duration::from_secs(40);
-    loop {
-        if let Some(left) = left(container).await {
-            return left;
-        }
-        assert!(Instant::now() < end, "{}", container.logs());
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-}
+use tests::{Container, Function, Line, RedisCluster, Sentinels, certificates, console};
 
 #[tokio::test]
 async fn the_primary_that_sentinels_name_is_asked_whichever_it_is() {
     let mut watched = Sentinels::start(1).await;
-    let operator = eve_at(&watched.url()).await;
+    let operator = eve::at(&watched.url()).await;
     let container = operator
         .container(Function::Authorizer, &[("REDIS_TIMEOUT_MS", "200")])
         .await;
-    assert_eq!(until_counted(&container).await, 999);
+    assert_eq!(until_counted(&container).await, LIMIT - 1);
 
     // Planned: the old one is demoted, and what it was told is with the new one.
     let old = watched.fail_over().await;
-    assert!(until_counted(&container).await <= 998);
+    assert!(until_counted(&container).await <= LIMIT - 2);
     watched.follow(1 - old, old).await;
     watched.settled().await;
 
@@ -63,7 +26,7 @@ async fn the_primary_that_sentinels_name_is_asked_whichever_it_is() {
     watched.node_mut(old).pause();
     assert_eq!(left(&container).await, None);
     let new = watched.primary_after(old).await;
-    assert!(until_counted(&container).await <= 998);
+    assert!(until_counted(&container).await <= LIMIT - 2);
 
     // Back as a replica: it decides nothing.
     watched.node_mut(old).resume();
@@ -84,14 +47,14 @@ async fn the_primary_that_sentinels_name_is_asked_whichever_it_is() {
 #[tokio::test]
 async fn a_container_that_is_frozen_after_each_answer_finds_the_new_primary_all_the_same() {
     let mut watched = Sentinels::start(1).await;
-    let operator = eve_at(&watched.url()).await;
+    let operator = eve::at(&watched.url()).await;
     // One sentinel, which answers so late that the container is frozen by then, if it is asked only after a call.
     let line = Line::to(watched.sentinel_mut(0).port()).await;
     line.delay(Duration::from_millis(100));
     let url = format!("redis+sentinel://127.0.0.1:{}/weir", line.port());
     let settings = [("REDIS_URL", url.as_str()), ("REDIS_TIMEOUT_MS", "1000")];
     let container = operator.container(Function::Authorizer, &settings).await;
-    assert_eq!(until_counted(&container).await, 999);
+    assert_eq!(until_counted(&container).await, LIMIT - 1);
     let old = watched.primary().await;
     watched.node_mut(old).pause();
     watched.primary_after(old).await;

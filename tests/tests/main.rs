@@ -22,6 +22,7 @@ mod database_out;
 mod database_pool;
 mod denials;
 mod edges;
+mod eve;
 mod events;
 mod explain;
 mod failovers;

@@ -1,15 +1,12 @@
 //! While Redis does not answer, in whatever way: what each rule says counts, on each door, and no container fills up.
 
 use std::net::Ipv4Addr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use futures::future::{join_all, join3};
 use local::servers::{End, Redis};
 use serde_json::{Value, json};
-use tests::{Container, Function, Operator};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tests::{Container, Function, Liar, Operator, Told};
 
 use crate::check::{event, send};
 
@@ -32,51 +29,10 @@ enum Outage {
     Noise,
 }
 
-/// A way to a Redis, on which replies may be lost and others come in their place.
-struct Way {
-    url: String,
-    /// What is answered once `cut`.
-    cut: Arc<AtomicBool>,
-}
-
-impl Way {
-    async fn to(redis: &Redis, answer: &'static [u8]) -> Self {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-        let url = format!("redis://{}", listener.local_addr().unwrap());
-        let cut = Arc::new(AtomicBool::new(false));
-        let (port, is_cut) = (redis.port(), Arc::clone(&cut));
-        tokio::spawn(async move {
-            while let Ok((near, _)) = listener.accept().await {
-                let far = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await;
-                tokio::spawn(pass(near, far.unwrap(), Arc::clone(&is_cut), answer));
-            }
-        });
-        Self { url, cut }
-    }
-}
-
-async fn pass(
-    mut near: TcpStream,
-    mut far: TcpStream,
-    cut: Arc<AtomicBool>,
-    answer: &'static [u8],
-) {
-    let (mut asked, mut told) = ([0; 16_384], [0; 16_384]);
-    loop {
-        let sent = tokio::select! {
-            n = near.read(&mut asked) => match n {
-                Ok(n) if n > 0 && cut.load(Ordering::SeqCst) => near.write_all(answer).await,
-                Ok(n) if n > 0 => far.write_all(&asked[..n]).await,
-                _ => return,
-            },
-            n = far.read(&mut told) => match n {
-                Ok(n) if n > 0 => near.write_all(&told[..n]).await,
-                _ => return,
-            },
-        };
-        if sent.is_err() {
-            return;
-        }
+async fn until(holds: impl AsyncFn() -> bool) {
+    let end = Instant::now() + Duration::from_secs(30);
+    while !holds().await {
+        assert!(Instant::now() < end, "not so in half a minute");
     }
 }
 
@@ -87,7 +43,7 @@ struct Scene {
     operator: Operator,
     authorizer: Container,
     check: Container,
-    way: Way,
+    liar: Liar,
 }
 
 const WARM: [(&str, &str); 6] = [
@@ -132,14 +88,11 @@ impl Scene {
                 rule("mail", json!(10), 86_400, "allow"),
             ])
             .await;
-        let answer: &[u8] = match outage {
-            Outage::Noise => b"\0\x01 220 smtp.example ready\r\n",
-            _ => b"$5\r\nhello\r\n",
-        };
-        let way = Way::to(&redis, answer).await;
+        let liar = Liar::before(redis.port()).await;
+        let through = format!("redis://127.0.0.1:{}", liar.port());
         let mut variables = WARM.to_vec();
         if matches!(outage, Outage::Reply | Outage::Noise) {
-            variables.push(("REDIS_URL", &way.url));
+            variables.push(("REDIS_URL", &through));
         }
         let authorizer = operator.container(Function::Authorizer, &variables).await;
         let check = operator.container(Function::Check, &variables).await;
@@ -149,23 +102,30 @@ impl Scene {
             operator,
             authorizer,
             check,
-            way,
+            liar,
         };
         // A slow machine may take longer than this allows Redis.
-        while scene.by_rest("/free").await["degraded"] != "" {}
-        while send(&scene.check, &post("eve", "/free", 1)).await.status != 200 {}
-        for destination in ["pay", "ship", "mail", "eve"] {
-            while send(&scene.check, &throttle(destination)).await.status != 200 {}
+        until(async || scene.by_rest("/free").await["degraded"] == "").await;
+        let allows = async |asked: &Value| send(&scene.check, asked).await.status == 200;
+        let (free, mut asked) = (post("eve", "/free", 1), Vec::new());
+        asked.extend(["pay", "ship", "mail", "eve"].map(throttle));
+        for asked in [free].iter().chain(&asked) {
+            until(async || allows(asked).await).await;
         }
         scene.begin().await;
         scene
+    }
+
+    fn lie(&self, bytes: &'static [u8]) {
+        self.liar.tells(move |_| Told::Lie(bytes.to_vec()));
     }
 
     async fn begin(&mut self) {
         let commands: &[&[&str]] = match self.outage {
             Outage::Refused => return self.redis.stop(End::Kill),
             Outage::Hung => return self.redis.pause(),
-            Outage::Reply | Outage::Noise => return self.way.cut.store(true, Ordering::SeqCst),
+            Outage::Reply => return self.lie(b"$5\r\nhello\r\n"),
+            Outage::Noise => return self.lie(b"\0\x01 220 smtp.example ready\r\n"),
             Outage::Password => &[
                 &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"],
                 &["CONFIG", "SET", "requirepass", "hunter2"],
@@ -460,7 +420,7 @@ async fn a_looser_fallback_is_asked_for_nothing_that_redis_denies() {
     redis.restart().unwrap();
     operator.publish().await;
     // What was counted meanwhile is nobody's debt.
-    while ask().await == "store_unavailable" {}
+    until(async || ask().await != "store_unavailable").await;
     for _ in 0..2 {
         assert_eq!(ask().await, "rule");
     }
