@@ -11,6 +11,15 @@ pub(crate) const QUERY: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'.')
     .remove(b'~');
 
+/// Whether one logs in by IAM: what a variable as `DATABASE_AUTH` says, `iam`, or `url` or nothing. `None` where a fault was noted.
+pub fn by_role(settings: &mut Settings<'_>, variable: &str) -> Option<bool> {
+    settings.or(variable, false, |auth| match auth {
+        "url" => Ok(false),
+        "iam" => Ok(true),
+        _ => Err("must be url or iam".to_owned()),
+    })
+}
+
 /// Why there is no token.
 #[derive(Debug, thiserror::Error)]
 #[error("no IAM token: {0}")]

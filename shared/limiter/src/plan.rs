@@ -231,26 +231,20 @@ impl<'a> Plan<'a> {
     ) -> Decision {
         let mut decision = self.unasked(client, true);
         for local in locals {
-            decision.policy.push(Policy {
-                rule: local.rule.map(Rule::id),
-                limit: local.quota.limit(),
-                window_seconds: local.quota.window_seconds(),
-            });
-            if !local.room {
-                decision.allowed = false;
-                decision.reason = Reason::StoreUnavailable;
-            }
-            let this = Told {
+            let told = Told {
                 rule: local.rule.map(Rule::id),
                 limit: Some(local.quota.limit()),
                 remaining: Some(local.remaining),
                 reset: Some(local.reset),
                 wait: local.wait,
             };
-            decision.told = Some(match decision.told {
-                Some(other) if !tighter(&this, &other) => other,
-                _ => this,
-            });
+            count_in(
+                &mut decision,
+                told,
+                local.quota,
+                local.room,
+                Reason::StoreUnavailable,
+            );
         }
         decision
     }
@@ -286,52 +280,41 @@ impl<'a> Plan<'a> {
         answers: &[Answer],
         degraded: bool,
     ) -> Decision {
-        let mut would_deny = self.would_deny.clone();
-        let mut policy = Vec::with_capacity(answers.len());
-        let mut told: Option<Told> = None;
-        let mut allowed = true;
+        let mut decision = self.unasked(client, degraded);
         for ((counted, bucket), answer) in self.counted.iter().zip(&self.buckets).zip(answers) {
-            let rule = counted.rule.map(Rule::id);
-            if bucket.shadow {
-                if !answer.room {
-                    would_deny.extend(rule);
-                }
-                continue;
+            if !bucket.shadow {
+                let told = told_of(counted, bucket, answer);
+                count_in(
+                    &mut decision,
+                    told,
+                    counted.whole(bucket),
+                    answer.room,
+                    Reason::Limit,
+                );
+            } else if !answer.room {
+                decision.would_deny.extend(counted.rule.map(Rule::id));
             }
-            let quota = counted.whole(bucket);
-            policy.push(Policy {
-                rule,
-                limit: quota.limit(),
-                window_seconds: quota.window_seconds(),
-            });
-            allowed &= answer.room;
-            let this = told_of(counted, bucket, answer);
-            told = Some(match told {
-                Some(other) if !tighter(&this, &other) => other,
-                _ => this,
-            });
         }
-        if self.settled.is_some() {
-            // Only shadows were asked.
-            return Decision {
-                would_deny,
-                ..self.unasked(client, degraded)
-            };
-        }
-        Decision {
-            allowed,
-            reason: if allowed {
-                self.passed()
-            } else {
-                Reason::Limit
-            },
-            client,
-            told,
-            policy,
-            degraded,
-            would_deny,
-        }
+        decision
     }
+}
+
+/// Adds to a decision what a bucket says: the caller is told of each, and how the tightest stands. `denial` is why, where it has no
+/// room.
+fn count_in(decision: &mut Decision, this: Told, quota: &Quota, room: bool, denial: Reason) {
+    decision.policy.push(Policy {
+        rule: this.rule,
+        limit: quota.limit(),
+        window_seconds: quota.window_seconds(),
+    });
+    if !room {
+        decision.allowed = false;
+        decision.reason = denial;
+    }
+    decision.told = Some(match decision.told {
+        Some(other) if !tighter(&this, &other) => other,
+        _ => this,
+    });
 }
 
 impl<'a> Counted<'a> {

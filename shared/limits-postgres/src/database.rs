@@ -1,6 +1,6 @@
 //! Which store: Postgres, or the memory of this process.
 
-use aws::signer::Signer;
+use aws::signer::{Signer, by_role};
 use limits::settings::Settings;
 use tracing::error;
 
@@ -45,24 +45,16 @@ impl std::fmt::Debug for Database {
 impl Database {
     /// The store that `DATABASE_URL` and `DATABASE_AUTH` name. Speaks to nobody yet. `None` where a fault was noted.
     pub fn from_settings(settings: &mut Settings<'_>) -> Option<Self> {
-        let iam = settings.or("DATABASE_AUTH", false, |auth| match auth {
-            "url" => Ok(false),
-            "iam" => Ok(true),
-            _ => Err("must be url or iam".to_owned()),
+        let signer = match by_role(settings, "DATABASE_AUTH") {
+            Some(true) => Signer::from_settings(settings).map(Some),
+            Some(false) => Some(None),
+            None => None,
+        };
+        // The address is looked at whatever is wrong with the rest: all is told at once.
+        let database = settings.required("DATABASE_URL", |url| {
+            Self::open(url, signer.clone().flatten())
         });
-        if iam != Some(true) {
-            let database = settings.required("DATABASE_URL", Self::parse);
-            return iam.and(database);
-        }
-        let signer = Signer::from_settings(settings);
-        settings.required("DATABASE_URL", |url| match signer {
-            Some(signer) if is_postgres(url) => {
-                Postgres::parse(url, Some(signer)).map(Self::postgres)
-            }
-            // What is missing besides was noted.
-            None if is_postgres(url) => Self::parse(url),
-            _ => Err("must be postgres://… where DATABASE_AUTH is iam".to_owned()),
-        })
+        signer.and(database)
     }
 
     /// The store of a URL: `postgres://…` or `memory://`.
@@ -70,17 +62,19 @@ impl Database {
     /// # Errors
     /// What would be right; the URL itself, which may hold a password, is not quoted.
     pub fn parse(url: &str) -> Result<Self, String> {
-        if url == "memory://" {
+        Self::open(url, None)
+    }
+
+    fn open(url: &str, signer: Option<Signer>) -> Result<Self, String> {
+        if url.starts_with("postgres://") || url.starts_with("postgresql://") {
+            Postgres::parse(url, signer).map(|postgres| Database::Postgres(Box::new(postgres)))
+        } else if signer.is_some() {
+            Err("must be postgres://… where DATABASE_AUTH is iam".to_owned())
+        } else if url == "memory://" {
             Ok(Self::memory())
-        } else if is_postgres(url) {
-            Postgres::parse(url, None).map(Self::postgres)
         } else {
             Err("must be postgres://… or memory://".to_owned())
         }
-    }
-
-    fn postgres(postgres: Postgres) -> Self {
-        Database::Postgres(Box::new(postgres))
     }
 
     /// An empty store in this process.
@@ -113,10 +107,6 @@ impl Database {
     pub(crate) async fn begin(&self, actor: &str) -> Result<Write, DatabaseError> {
         Write::begin(self.session().await?, actor).await
     }
-}
-
-fn is_postgres(url: &str) -> bool {
-    url.starts_with("postgres://") || url.starts_with("postgresql://")
 }
 
 /// A row that this version cannot read is left out rather than in the way of all others.

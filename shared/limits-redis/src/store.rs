@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use aws::elasticache_token::{CacheName, ElastiCacheToken};
-use aws::signer::Signer;
+use aws::signer::{Signer, by_role};
 use limits::registry::Name;
 use limits::settings::Settings;
 use thiserror::Error;
@@ -90,33 +90,21 @@ pub struct RedisStore {
     pub(crate) keys: Keys,
 }
 
-/// How a connection makes itself known.
-#[derive(Debug, Clone)]
-enum Login {
-    /// By what the URL says.
-    Url,
-    /// As the user that the URL names, by the function's role.
-    Iam(CacheName, Signer),
-}
+/// By whose role one logs in, and to which cache.
+type Role = (CacheName, Signer);
 
-impl Login {
-    fn read(settings: &mut Settings<'_>) -> Option<Self> {
-        let by_role = settings.or("REDIS_AUTH", false, |auth| match auth {
-            "url" => Ok(false),
-            "iam" => Ok(true),
-            _ => Err("must be url or iam".to_owned()),
-        })?;
-        if !by_role {
-            return Some(Login::Url);
-        }
-        let cache = settings.required("REDIS_CACHE_NAME", str::parse);
-        let signer = Signer::from_settings(settings);
-        Some(Login::Iam(cache?, signer?))
+/// The role where `REDIS_AUTH` says so; none within where the URL says all. None where a fault was noted.
+fn role(settings: &mut Settings<'_>) -> Option<Option<Role>> {
+    if !by_role(settings, "REDIS_AUTH")? {
+        return Some(None);
     }
+    let cache = settings.required("REDIS_CACHE_NAME", str::parse);
+    let signer = Signer::from_settings(settings);
+    Some(Some((cache?, signer?)))
 }
 
 /// What makes a password for each connection.
-fn token(target: &Target, cache: &CacheName, signer: &Signer) -> Result<ElastiCacheToken, String> {
+fn token(target: &Target, (cache, signer): Role) -> Result<ElastiCacheToken, String> {
     let user = target.login.username().unwrap_or_default();
     if !target.tls || user.is_empty() || target.login.password().is_some() {
         return Err(
@@ -124,29 +112,33 @@ fn token(target: &Target, cache: &CacheName, signer: &Signer) -> Result<ElastiCa
                 .to_owned(),
         );
     }
-    Ok(ElastiCacheToken::new(cache.clone(), user, signer.clone()))
+    Ok(ElastiCacheToken::new(cache, user, signer))
 }
 
 impl Store {
     /// The store that `REDIS_URL`, `REDIS_AUTH`, `REDIS_CACHE_NAME` and `KEY_PREFIX` name. Makes no connection. None where a fault
     /// was noted, a missing `REDIS_URL` among them.
     pub fn from_settings(settings: &mut Settings<'_>) -> Option<Self> {
-        let (keys, login) = (Self::keys(settings), Login::read(settings));
         // The address is looked at whatever is wrong with the rest: all is told at once.
+        let (keys, role) = (Self::keys(settings), role(settings));
         let store = settings.required("REDIS_URL", |url| {
-            Self::open_as(url, keys.clone().unwrap_or_default(), login.as_ref())
+            Self::open_as(
+                url,
+                keys.clone().unwrap_or_default(),
+                role.clone().flatten(),
+            )
         });
-        keys.and(login).and(store)
+        keys.and(role).and(store)
     }
 
     /// The same where a function does without one: none within where `REDIS_URL` is not set.
     pub fn from_settings_if_set(settings: &mut Settings<'_>) -> Option<Option<Self>> {
-        let (keys, login) = (Self::keys(settings), Login::read(settings));
+        let (keys, role) = (Self::keys(settings), role(settings));
         let store = settings.or("REDIS_URL", None, |url| {
             let keys = keys.clone().unwrap_or_default();
-            Self::open_as(url, keys, login.as_ref()).map(Some)
+            Self::open_as(url, keys, role.clone().flatten()).map(Some)
         });
-        keys.and(login).and(store)
+        keys.and(role).and(store)
     }
 
     fn keys(settings: &mut Settings<'_>) -> Option<Keys> {
@@ -161,15 +153,12 @@ impl Store {
         Self::open_as(url, keys, None)
     }
 
-    fn open_as(url: &str, keys: Keys, login: Option<&Login>) -> Result<Self, String> {
+    fn open_as(url: &str, keys: Keys, role: Option<Role>) -> Result<Self, String> {
         if url == "memory://" {
             return Ok(Store::Memory(Arc::default()));
         }
         let target = Target::parse(url)?;
-        let token = match login {
-            Some(Login::Iam(cache, signer)) => Some(token(&target, cache, signer)?),
-            _ => None,
-        };
+        let token = role.map(|role| token(&target, role)).transpose()?;
         let servers = Topology::new(&target, token)?;
         Ok(Store::Redis(Arc::new(RedisStore { servers, keys })))
     }
