@@ -19,6 +19,7 @@ mod region;
 mod runtime_api;
 mod sentinels;
 pub mod stores;
+pub mod template;
 
 pub use binaries::Function;
 pub use bridge::Bridge;

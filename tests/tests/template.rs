@@ -1,41 +1,11 @@
 //! What CloudFormation makes of the template: the SAM translator's output, pinned.
 
 use std::collections::BTreeSet;
-use std::path::Path;
-use std::process::Command;
-use std::sync::OnceLock;
 
 use local::gateway::{Api, GatewayResponse, Source};
 use local::template::Template;
 use serde_json::{Value, json};
-
-/// Every resource, as the translator gives it.
-fn resources() -> &'static Value {
-    static RESOURCES: OnceLock<Value> = OnceLock::new();
-    RESOURCES.get_or_init(|| {
-        let root = root();
-        let python = root.join(".tools/venv/bin/python");
-        assert!(
-            python.is_file(),
-            "the SAM translator is not installed: `make setup` does it"
-        );
-        let output = Command::new(python)
-            .arg(root.join("tests/translate.py"))
-            .output()
-            .unwrap();
-        assert!(
-            output.status.success(),
-            "{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-        let mut template: Value = serde_json::from_slice(&output.stdout).unwrap();
-        template["Resources"].take()
-    })
-}
-
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
-}
+use tests::template::resources;
 
 fn body(api: &str) -> &'static Value {
     &resources()[api]["Properties"]["Body"]
@@ -338,8 +308,7 @@ fn each_function_is_told_of_its_stores_and_no_others() {
 
 #[test]
 fn the_stand_in_reads_what_deploys() {
-    let text = std::fs::read_to_string(root().join("template.yaml")).unwrap();
-    let template = Template::parse(&text).unwrap();
+    let template = Template::parse(include_str!("../../template.yaml")).unwrap();
     for id in ["ProtectedApi", "ControlApi"] {
         let api = Api::read(&template, id).unwrap();
         let deployed = body(id);
