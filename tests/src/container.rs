@@ -128,7 +128,7 @@ impl Container {
         match timeout(deadline, answered).await {
             Ok(outcome) => outcome,
             Err(_) => {
-                self.child.lock().unwrap().end(End::Kill);
+                self.kill();
                 Err(timed_out(deadline))
             }
         }
@@ -142,6 +142,11 @@ impl Container {
     /// Lets a frozen container go on.
     pub fn thaw(&self) {
         self.child.lock().unwrap().resume();
+    }
+
+    /// Kills the process, as Lambda does with one that is over time.
+    pub fn kill(&self) {
+        self.child.lock().unwrap().end(End::Kill);
     }
 
     /// Whether the process still runs.

@@ -10,7 +10,7 @@ use crate::{Container, Function, stores};
 /// A key prefix in the shared Redis, a database of its own, a topic whose subscriber is a container of `refresh`.
 pub struct Region {
     /// What announces changes here.
-    pub topic: Topic,
+    pub topic: Arc<Topic>,
     /// The container that the topic and the schedule wake.
     pub refresh: Arc<Container>,
     variables: Vec<(String, String)>,
@@ -24,25 +24,38 @@ impl Region {
 
     /// In stores by URL.
     pub async fn with(redis: &str, database: &str) -> Self {
-        let mut variables = vec![
-            ("REDIS_URL".to_owned(), redis.to_owned()),
-            ("KEY_PREFIX".to_owned(), stores::unique("t")),
-            ("DATABASE_URL".to_owned(), database.to_owned()),
-            // A slow machine is no outage.
-            ("REDIS_TIMEOUT_MS".to_owned(), "2000".to_owned()),
-        ];
-        let refresh = Container::start(Function::Refresh, variables.clone()).await;
-        let refresh = Arc::new(refresh);
-        let topic = Topic::start(vec![subscriber(Arc::clone(&refresh))])
-            .await
-            .unwrap();
-        let announcing = topic.variables();
-        variables.extend(announcing.map(|(name, value)| (name.to_owned(), value)));
-        Self {
-            topic,
-            refresh,
-            variables,
+        let [region] = Self::each([(redis, database)]).await;
+        region
+    }
+
+    /// Several that one topic tells of every change, each in stores by URL: a Redis, and a database.
+    pub async fn each<const N: usize>(of: [(&str, &str); N]) -> [Self; N] {
+        let mut begun = Vec::with_capacity(N);
+        for (redis, database) in of {
+            let variables = vec![
+                ("REDIS_URL".to_owned(), redis.to_owned()),
+                ("KEY_PREFIX".to_owned(), stores::unique("t")),
+                ("DATABASE_URL".to_owned(), database.to_owned()),
+                // A slow machine is no outage.
+                ("REDIS_TIMEOUT_MS".to_owned(), "2000".to_owned()),
+            ];
+            let refresh = Container::start(Function::Refresh, variables.clone()).await;
+            begun.push((Arc::new(refresh), variables));
         }
+        let refreshers = begun.iter().map(|(refresh, _)| Arc::clone(refresh));
+        let topic = Topic::start(refreshers.map(subscriber).collect()).await;
+        let topic = Arc::new(topic.unwrap());
+        let mut begun = begun.into_iter();
+        std::array::from_fn(|_| {
+            let (refresh, mut variables) = begun.next().unwrap();
+            let announcing = topic.variables();
+            variables.extend(announcing.map(|(name, value)| (name.to_owned(), value)));
+            Self {
+                topic: Arc::clone(&topic),
+                refresh,
+                variables,
+            }
+        })
     }
 
     /// A new container of a function, with this region's stores and topic.

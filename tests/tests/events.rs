@@ -54,6 +54,7 @@ async fn every_event_is_answered_by_its_function() {
     invoke(&migrate, &event("migrate")).await;
     invoke(&region.refresh, &event("refresh-schedule")).await;
     invoke(&region.refresh, &event("refresh-sns")).await;
+    invoke(&region.refresh, &event("refresh-restored")).await;
 
     let authorizer = region.container(Function::Authorizer).await;
     let policy = invoke(&authorizer, &event("authorizer-rest")).await;

@@ -17,6 +17,11 @@ pub(crate) fn operation(id: &str, summary: &str) -> Operation {
     Operation::new(id, summary).problem(StatusCode::SERVICE_UNAVAILABLE)
 }
 
+/// An operation that writes, which a replica refuses.
+pub(crate) fn writing(id: &str, summary: &str) -> Operation {
+    operation(id, summary).problem(StatusCode::CONFLICT)
+}
+
 /// An operation that changes what it takes to be there.
 pub(crate) fn if_match(operation: Operation) -> Operation {
     let tags = Shape::text().meaning("Only if its `ETag` is one of these; `*` is any.");

@@ -40,6 +40,10 @@ impl From<DatabaseError> for Failure {
                     "the database was lost while it wrote: look whether the change was made before you try again",
                 )
             }
+            DatabaseError::Follows => conflict(
+                "this region follows another: its database is a replica, which only reads. Write where the primary is, through the \
+                 control API of its region; nothing was changed",
+            ),
             DatabaseError::Unexpected(reason) => {
                 error!(reason, "the database answered what nobody expects");
                 Problem::new(

@@ -29,7 +29,7 @@ pub async fn handle(
         Err(error) => Err(Diagnostic {
             error_type: match error {
                 DatabaseError::Unavailable(_) | DatabaseError::Undecided(_) => "DatabaseOut",
-                DatabaseError::Unexpected(_) => "MigrationFailed",
+                DatabaseError::Follows | DatabaseError::Unexpected(_) => "MigrationFailed",
             }
             .to_owned(),
             error_message: error.to_string(),

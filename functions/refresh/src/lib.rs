@@ -9,12 +9,13 @@ mod reconcile;
 
 use std::time::Duration;
 
+use lambda_runtime::Diagnostic;
 use limits_postgres::{Database, DatabaseError};
 use limits_redis::{Store, StoreError};
 use thiserror::Error;
 use tokio::time::{Instant, sleep};
 
-/// How long a run waits for a database that has not yet what was announced: a replica that lags.
+/// How long a run waits for a database that has not yet what was announced, or what is published: a replica that lags.
 const REPLICA_PATIENCE: Duration = Duration::from_secs(10);
 
 /// How often it looks meanwhile.
@@ -32,17 +33,33 @@ pub enum RefreshError {
     /// Redis did not answer.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The database is behind the announcement: a replica that has not caught up.
-    #[error("the database is at revision {at}, {announced} was announced")]
+    /// The database is behind what was announced or is published: a replica that has not caught up, or one of a database that was
+    /// restored to an earlier point, which nobody has said yet.
+    #[error("the database is at revision {at}, and {expected} was announced or is published")]
     Behind {
         /// Its revision.
         at: u64,
-        /// The one that was announced.
-        announced: u64,
+        /// The one that it will have, if it lags.
+        expected: u64,
     },
     /// The time of a run was over before all was published.
     #[error("not finished in {RUN:?}")]
     Unfinished,
+}
+
+impl From<RefreshError> for Diagnostic {
+    fn from(error: RefreshError) -> Self {
+        let error_type = match error {
+            RefreshError::Database(_) => "Database",
+            RefreshError::Store(_) => "Store",
+            RefreshError::Behind { .. } => "Behind",
+            RefreshError::Unfinished => "Unfinished",
+        };
+        Diagnostic {
+            error_type: error_type.to_owned(),
+            error_message: error.to_string(),
+        }
+    }
 }
 
 /// What a run did.
@@ -65,12 +82,24 @@ pub struct Report {
 pub struct Refresh {
     database: Database,
     store: Store,
+    restored: bool,
 }
 
 impl Refresh {
     /// Between a database and a region's store.
     pub fn new(database: Database, store: Store) -> Self {
-        Self { database, store }
+        Self {
+            database,
+            store,
+            restored: false,
+        }
+    }
+
+    /// The same, told whether the database was restored to an earlier point: then a replica that is behind what is published does
+    /// not lag, and everything is taken back to what it holds.
+    #[must_use]
+    pub fn restored(self, restored: bool) -> Self {
+        Self { restored, ..self }
     }
 
     /// Publishes until nothing differs. `announced`: the revision that must be among it, 0 for none.
@@ -81,28 +110,26 @@ impl Refresh {
         let started = Instant::now();
         let mut report = Report::default();
         loop {
-            loop {
-                match self.round(&mut report).await {
-                    Ok(false) => break,
-                    Ok(true) => report.rounds += 1,
-                    // Another run began a new history meanwhile, or what this one went on from was lost: compare again.
-                    Err(RefreshError::Store(StoreError::LaneLost)) => sleep(REPLICA_POLL).await,
-                    Err(error) => return Err(error),
-                }
-                if started.elapsed() > RUN {
-                    return Err(RefreshError::Unfinished);
-                }
-            }
-            if report.revision >= announced {
-                return Ok(report);
-            }
-            if started.elapsed() > REPLICA_PATIENCE {
-                return Err(RefreshError::Behind {
+            let round = match self.round(&mut report).await {
+                Ok(false) if report.revision < announced => Err(RefreshError::Behind {
                     at: report.revision,
-                    announced,
-                });
+                    expected: announced,
+                }),
+                round => round,
+            };
+            match round {
+                Ok(false) => return Ok(report),
+                Ok(true) => report.rounds += 1,
+                // Another run began a new history meanwhile, or what this one went on from was lost: compare again.
+                Err(RefreshError::Store(StoreError::LaneLost)) => sleep(REPLICA_POLL).await,
+                Err(RefreshError::Behind { .. }) if started.elapsed() < REPLICA_PATIENCE => {
+                    sleep(REPLICA_POLL).await;
+                }
+                Err(error) => return Err(error),
             }
-            sleep(REPLICA_POLL).await;
+            if started.elapsed() > RUN {
+                return Err(RefreshError::Unfinished);
+            }
         }
     }
 }

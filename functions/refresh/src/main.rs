@@ -1,9 +1,10 @@
 //! Wires the function: what is announced is published.
 
-use lambda_runtime::{Error, LambdaEvent, run_concurrent, service_fn};
+use lambda_runtime::{Diagnostic, Error, LambdaEvent, run_concurrent, service_fn};
 use limits::settings::Settings;
 use limits_postgres::Database;
-use refresh::{Refresh, event};
+use refresh::Refresh;
+use refresh::event::Wake;
 use serde_json::Value;
 
 #[tokio::main(flavor = "current_thread")]
@@ -21,9 +22,10 @@ async fn main() -> Result<(), Error> {
     run_concurrent(service_fn(move |event: LambdaEvent<Value>| {
         let refresh = refresh.clone();
         async move {
-            let report = refresh.run(event::announced(&event.payload)).await?;
+            let wake = Wake::by(&event.payload);
+            let report = refresh.restored(wake.restored).run(wake.announced).await?;
             tracing::info!(?report, "published");
-            Ok::<_, Error>(serde_json::to_value(report)?)
+            Ok::<_, Diagnostic>(report)
         }
     }))
     .await

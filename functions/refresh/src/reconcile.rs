@@ -33,8 +33,14 @@ impl Refresh {
         report.revision = changes.head.revision;
 
         // One that was begun and not ended must be: what is written of it already outranks what is published.
-        let begun = |head: &Published| head.building > head.version.history;
-        let fresh = !changes.known || published.as_ref().is_none_or(begun);
+        let begun = published.is_some_and(|head| head.building > head.version.history);
+        let fresh = begun || !changes.known;
+        let at = changes.head.revision;
+        let expected = newest(published.as_ref(), &lanes).revision;
+        let lags = changes.follows && !changes.known && at < expected;
+        if lags && !begun && !self.restored {
+            return Err(RefreshError::Behind { at, expected });
+        }
         let history = match published {
             Some(head) if !fresh => head.version.history,
             _ => {
@@ -168,14 +174,16 @@ impl Told {
     }
 }
 
+/// The newest that this region ever published: of its lanes, where the head is lost.
+fn newest(published: Option<&Published>, lanes: &[LaneState]) -> Version {
+    let of_lanes = lanes.iter().filter_map(|lane| lane.reached);
+    let of_head = published.map(|head| head.version);
+    of_lanes.chain(of_head).max().unwrap_or_default()
+}
+
 /// A history is named by when it began, and is newer than the newest that is published anywhere, which is told beside it.
 fn next_history(published: Option<&Published>, lanes: &[LaneState]) -> (u64, u64) {
-    let of_lanes = lanes
-        .iter()
-        .filter_map(|lane| lane.reached)
-        .map(|reached| reached.history);
-    let of_head = published.map(|head| head.version.history);
-    let known = of_lanes.chain(of_head).max().unwrap_or(0);
+    let known = newest(published, lanes).history;
     ((unix_us() / 1_000).max(known + 1), known)
 }
 

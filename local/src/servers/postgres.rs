@@ -39,16 +39,25 @@ impl Postgres {
             child: None,
         };
         server.make_cluster()?;
-        let mut failure = None;
-        // Somebody may take the port between our look and the server's start.
-        for _ in 0..3 {
-            server.port = free_port()?;
-            match server.launch() {
-                Ok(()) => return Ok(server),
-                Err(error) => failure = Some(error),
-            }
-        }
-        Err(failure.unwrap_or(MISSING))
+        server.launch_on_a_free_port()?;
+        Ok(server)
+    }
+
+    /// A replica of this one on another port: what is written here streams to it, and it only reads. Same user, same password.
+    pub fn replica(&self) -> Result<Self, ServerError> {
+        let mut replica = Self {
+            port: 0,
+            folder: temporary_folder("replica")?,
+            programs: self.programs.clone(),
+            password: self.password.clone(),
+            child: None,
+        };
+        let port = self.port.to_string();
+        let from = ["--host", "127.0.0.1", "--port", &port, "--username", USER];
+        let how = ["--write-recovery-conf", "--checkpoint=fast", "--no-sync"];
+        replica.fill_cluster("pg_basebackup", &[&from[..], &how].concat())?;
+        replica.launch_on_a_free_port()?;
+        Ok(replica)
     }
 
     /// `postgres://…` of the database that every cluster has.
@@ -123,39 +132,61 @@ impl Postgres {
     fn make_cluster(&self) -> Result<(), ServerError> {
         let secret = self.folder.join("password");
         fs::write(&secret, &self.password).map_err(machine("writing the password"))?;
+        let who = ["--username", USER, "--auth", "password", "--pwfile"];
+        let what = ["--encoding", "UTF8", "--locale", "C", "--no-sync"];
+        let path = secret.display().to_string();
+        let made = self.fill_cluster("initdb", &[&who[..], &[&path], &what].concat());
+        let _ = fs::remove_file(&secret);
+        made
+    }
+
+    /// Has a program of Postgres fill the folder of the cluster, which must be closed to others.
+    fn fill_cluster(&self, program: &'static str, arguments: &[&str]) -> Result<(), ServerError> {
         let owner = Owner::find()?;
         if let Some(owner) = &owner {
-            for path in [&self.folder, &secret] {
-                chown(path, Some(owner.user), Some(owner.group))
+            let within = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+            let within = within.map(|entry| entry.path());
+            for path in [self.folder.clone()].into_iter().chain(within) {
+                chown(&path, Some(owner.user), Some(owner.group))
                     .map_err(machine(format!("giving {} to postgres", path.display())))?;
             }
         }
         // Postgres may have to pass through it as another user; the cluster below is closed by initdb itself.
         fs::set_permissions(&self.folder, fs::Permissions::from_mode(0o700))
             .map_err(machine("closing the folder"))?;
-        let initdb = self.programs.join("initdb");
-        let (program, arguments) = Owner::runs(owner.as_ref(), &initdb);
-        let output = Command::new(program)
+        let path = self.programs.join(program);
+        let (runner, before) = Owner::runs(owner.as_ref(), &path);
+        let output = Command::new(runner)
+            .args(before)
             .args(arguments)
-            .args(["--username", USER, "--auth", "password"])
-            .args(["--encoding", "UTF8", "--locale", "C", "--no-sync"])
-            .arg("--pwfile")
-            .arg(&secret)
             .arg("--pgdata")
             .arg(self.cluster())
+            .env("PGPASSWORD", &self.password)
             .current_dir(&self.folder)
             .stdin(Stdio::null())
             .output()
-            .map_err(machine(format!("running {}", initdb.display())))?;
-        let _ = fs::remove_file(&secret);
+            .map_err(machine(format!("running {}", path.display())))?;
         if output.status.success() {
             return Ok(());
         }
         Err(ServerError::NotStarted {
-            program: "initdb",
+            program,
             reason: output.status.to_string(),
             log: String::from_utf8_lossy(&output.stderr).into_owned(),
         })
+    }
+
+    fn launch_on_a_free_port(&mut self) -> Result<(), ServerError> {
+        let mut failure = None;
+        // Somebody may take the port between our look and the server's start.
+        for _ in 0..3 {
+            self.port = free_port()?;
+            match self.launch() {
+                Ok(()) => return Ok(()),
+                Err(error) => failure = Some(error),
+            }
+        }
+        Err(failure.unwrap_or(MISSING))
     }
 
     fn launch(&mut self) -> Result<(), ServerError> {

@@ -18,6 +18,9 @@ pub enum DatabaseError {
     /// The commit was sent and not answered: whether it was written is not known.
     #[error("the database was lost while it wrote: {0}")]
     Undecided(String),
+    /// It is a replica, which follows another and only reads. Nothing was written.
+    #[error("the database is a replica, which only reads")]
+    Follows,
     /// It answered something that this code has no name for. Nothing was written.
     #[error("the database answered: {0}")]
     Unexpected(String),

@@ -1,5 +1,7 @@
 //! What the published copy is made from.
 
+use std::time::Duration;
+
 use limits::registry::{Name, Resets};
 use limits::{Client, Lane};
 use serde_json::Value;
@@ -35,6 +37,10 @@ pub struct Changes {
     pub head: Head,
     /// Whether what was asked since is a revision of this history. If not, everything may differ.
     pub known: bool,
+    /// Whether the database is a replica, which may lag: it may not know a revision yet that it will.
+    pub follows: bool,
+    /// How long ago the oldest of these changes was written, to the second; none where there is none, or `known` is false.
+    pub oldest: Option<Duration>,
     /// The chunks of rules that changed, deletions included; every chunk where `known` is false.
     pub chunks: Vec<u16>,
     /// The registry entries that changed, by revision; where `known` is false the newest of each lane that has any.

@@ -12,19 +12,18 @@ use serde_json::{Value, json};
 use crate::actor::Actor;
 use crate::answer;
 use crate::body::{fields, finish};
-use crate::describe::{operation, written};
+use crate::describe::{writing, written};
 use crate::failure::Failure;
 use crate::query::Query;
 use crate::state::State;
 
 pub(crate) fn describe() -> Operation {
-    operation("createClient", "Register a client or a service")
+    writing("createClient", "Register a client or a service")
         .body(
             reference("ClientDraft"),
             json!({"client_id": "alice", "tier": "paid"}),
         )
         .answer(written(StatusCode::CREATED, "Client"))
-        .problem(StatusCode::CONFLICT)
 }
 
 pub(crate) async fn handle(

@@ -19,7 +19,7 @@ use super::known;
 use crate::actor::Actor;
 use crate::answer;
 use crate::body::{fields, finish};
-use crate::describe::{announced, client_id, operation};
+use crate::describe::{announced, client_id, writing};
 use crate::failure::Failure;
 use crate::query::Query;
 use crate::state::State;
@@ -27,7 +27,7 @@ use crate::state::State;
 pub(crate) fn describe() -> Operation {
     let meaning = "The key, with its secret.";
     let answer = Answer::json(StatusCode::CREATED, meaning, reference("NewKey"));
-    operation(
+    writing(
         "createKey",
         "Make an API key; its secret is shown this once",
     )

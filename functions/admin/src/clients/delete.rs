@@ -10,7 +10,7 @@ use super::known;
 use crate::actor::Actor;
 use crate::answer;
 use crate::body::IfMatch;
-use crate::describe::{client_id, gone, if_match, operation};
+use crate::describe::{client_id, gone, if_match, writing};
 use crate::failure::Failure;
 use crate::query::Query;
 use crate::state::State;
@@ -19,12 +19,11 @@ pub(crate) fn describe() -> Operation {
     let cascade = Shape::boolean()
         .by_default(false)
         .meaning("Whether the rules that name it go with it.");
-    let operation = operation("deleteClient", "Delete a client and its keys")
+    let operation = writing("deleteClient", "Delete a client and its keys")
         .path("id", client_id().example("alice"))
         .query("cascade", cascade)
         .answer(gone())
-        .problem(StatusCode::NOT_FOUND)
-        .problem(StatusCode::CONFLICT);
+        .problem(StatusCode::NOT_FOUND);
     if_match(operation)
 }
 

@@ -10,13 +10,13 @@ use uuid::Uuid;
 use super::known;
 use crate::actor::Actor;
 use crate::answer;
-use crate::describe::{client_id, gone, operation};
+use crate::describe::{client_id, gone, writing};
 use crate::failure::Failure;
 use crate::query::Query;
 use crate::state::State;
 
 pub(crate) fn describe() -> Operation {
-    operation("deleteKey", "Delete an API key")
+    writing("deleteKey", "Delete an API key")
         .path("id", client_id().example("alice"))
         .path("key_id", Shape::uuid())
         .answer(gone())

@@ -12,18 +12,17 @@ use super::known;
 use crate::actor::Actor;
 use crate::answer;
 use crate::body::{IfMatch, fields, finish};
-use crate::describe::{client_id, if_match, operation, written};
+use crate::describe::{client_id, if_match, writing, written};
 use crate::failure::Failure;
 use crate::query::Query;
 use crate::state::State;
 
 pub(crate) fn describe() -> Operation {
-    let operation = operation("replaceClient", "Replace a client as a whole")
+    let operation = writing("replaceClient", "Replace a client as a whole")
         .path("id", client_id().example("alice"))
         .body(reference("ClientReplacement"), json!({"tier": "premium"}))
         .answer(written(StatusCode::OK, "Client"))
-        .problem(StatusCode::NOT_FOUND)
-        .problem(StatusCode::CONFLICT);
+        .problem(StatusCode::NOT_FOUND);
     if_match(operation)
 }
 

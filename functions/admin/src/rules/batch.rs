@@ -14,7 +14,7 @@ use uuid::Uuid;
 use crate::actor::Actor;
 use crate::answer;
 use crate::body::ignore_answered;
-use crate::describe::{self, announced, operation};
+use crate::describe::{self, announced, writing};
 use crate::failure::Failure;
 use crate::query::Query;
 use crate::state::State;
@@ -30,11 +30,10 @@ pub(crate) fn describe() -> Operation {
         "The rules that were put, as they are now.",
         told,
     );
-    operation("changeRules", "Put and delete many rules, all or none")
+    writing("changeRules", "Put and delete many rules, all or none")
         .body(reference("Batch"), body)
         .answer(announced(answer))
         .problem(StatusCode::NOT_FOUND)
-        .problem(StatusCode::CONFLICT)
 }
 
 pub(crate) async fn handle(

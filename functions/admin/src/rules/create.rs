@@ -9,16 +9,15 @@ use http_events::{Body, both};
 use super::read_rule;
 use crate::actor::Actor;
 use crate::answer;
-use crate::describe::{operation, rules, written};
+use crate::describe::{rules, writing, written};
 use crate::failure::Failure;
 use crate::query::Query;
 use crate::state::State;
 
 pub(crate) fn describe() -> Operation {
-    operation("createRule", "Make a rule")
+    writing("createRule", "Make a rule")
         .body(reference("RuleDraft"), rules::example())
         .answer(written(StatusCode::CREATED, "Rule"))
-        .problem(StatusCode::CONFLICT)
 }
 
 pub(crate) async fn handle(

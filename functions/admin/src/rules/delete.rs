@@ -10,13 +10,13 @@ use super::required_id;
 use crate::actor::Actor;
 use crate::answer;
 use crate::body::IfMatch;
-use crate::describe::{gone, if_match, operation};
+use crate::describe::{gone, if_match, writing};
 use crate::failure::Failure;
 use crate::query::Query;
 use crate::state::State;
 
 pub(crate) fn describe() -> Operation {
-    let operation = operation("deleteRule", "Delete a rule")
+    let operation = writing("deleteRule", "Delete a rule")
         .path("name", super::name())
         .answer(gone())
         .problem(StatusCode::NOT_FOUND)

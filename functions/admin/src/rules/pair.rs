@@ -22,7 +22,7 @@ use super::wording::Wording;
 use crate::actor::Actor;
 use crate::answer;
 use crate::body::{IfMatch, fields, finish};
-use crate::describe::{self, gone, if_match, operation, tagged, written};
+use crate::describe::{self, gone, if_match, operation, tagged, writing, written};
 use crate::failure::Failure;
 use crate::query::Query;
 use crate::state::State;
@@ -120,34 +120,31 @@ pub(crate) fn describe_show() -> Operation {
 }
 
 pub(crate) fn describe_create() -> Operation {
-    operation(
+    writing(
         "createBucket",
         "Make the token bucket of a user, an API, or both",
     )
     .body(reference("BucketDraft"), example())
     .answer(written(StatusCode::CREATED, "Bucket"))
-    .problem(StatusCode::CONFLICT)
 }
 
 pub(crate) fn describe_replace() -> Operation {
-    let operation = operation(
+    let operation = writing(
         "replaceBucket",
         "Replace the token bucket of a user, an API, or both",
     )
     .body(reference("BucketDraft"), example())
     .answer(written(StatusCode::OK, "Bucket"))
-    .problem(StatusCode::NOT_FOUND)
-    .problem(StatusCode::CONFLICT);
+    .problem(StatusCode::NOT_FOUND);
     if_match(operation)
 }
 
 pub(crate) fn describe_delete() -> Operation {
-    let operation = operation(
+    let operation = writing(
         "deleteBucket",
         "Delete the token bucket of a user, an API, or both",
     )
-    .answer(gone())
-    .problem(StatusCode::CONFLICT);
+    .answer(gone());
     if_match(addressing(operation))
 }
 

@@ -10,19 +10,18 @@ use super::{read_rule, required_id};
 use crate::actor::Actor;
 use crate::answer;
 use crate::body::IfMatch;
-use crate::describe::{if_match, operation, rules, written};
+use crate::describe::{if_match, rules, writing, written};
 use crate::failure::Failure;
 use crate::query::Query;
 use crate::state::State;
 
 pub(crate) fn describe() -> Operation {
-    let operation = operation("replaceRule", "Replace a rule as a whole")
+    let operation = writing("replaceRule", "Replace a rule as a whole")
         .path("name", super::name())
         .body(reference("RuleDraft"), rules::example())
         .answer(written(StatusCode::OK, "Rule"))
         .problem(StatusCode::NOT_FOUND)
-        .problem(StatusCode::METHOD_NOT_ALLOWED)
-        .problem(StatusCode::CONFLICT);
+        .problem(StatusCode::METHOD_NOT_ALLOWED);
     if_match(operation)
 }
 

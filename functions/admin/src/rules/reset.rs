@@ -14,7 +14,7 @@ use uuid::Uuid;
 use crate::actor::Actor;
 use crate::answer;
 use crate::body::finish;
-use crate::describe::{self, announced, client_id, operation};
+use crate::describe::{self, announced, client_id, writing};
 use crate::failure::Failure;
 use crate::query::Query;
 use crate::state::State;
@@ -45,14 +45,13 @@ pub(crate) fn describe() -> Operation {
         .required("revision", describe::revision())
         .required("propagation", describe::propagation());
     let answer = Answer::json(StatusCode::OK, "What was reset.", told);
-    operation(
+    writing(
         "reset",
         "Let the buckets of a client, of a rule, or of one by the other start fresh",
     )
     .body(body, json!({"client": "demo-free"}))
     .answer(announced(answer))
     .problem(StatusCode::NOT_FOUND)
-    .problem(StatusCode::CONFLICT)
 }
 
 pub(crate) async fn handle(

@@ -21,7 +21,7 @@ use super::wording::Wording;
 use crate::actor::Actor;
 use crate::answer;
 use crate::body::{IfMatch, fields, finish};
-use crate::describe::{self, if_match, operation, tagged, written};
+use crate::describe::{self, if_match, operation, tagged, writing, written};
 use crate::failure::Failure;
 use crate::query::Query;
 use crate::state::State;
@@ -93,7 +93,7 @@ struct Told {
 }
 
 pub(crate) fn describe_set() -> Operation {
-    let operation = operation(
+    let operation = writing(
         "setServiceLimit",
         "Set how often one service may call another",
     )

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use limits::registry::Name;
 use limits::{Client, Lane};
 use serde_json::{Value, json};
+use time::OffsetDateTime;
 
 use super::View;
 use crate::feed::{Changes, Head, RegistryChange, entry_of};
@@ -41,9 +42,15 @@ impl View {
             }
         };
         registry.sort_by_key(|change| change.revision);
+        let oldest = since.and_then(|since| {
+            let mut audit = self.state.audit.iter();
+            audit.find(|record| record.revision > since.revision)
+        });
         Changes {
             head: self.state.head,
             known: since.is_some(),
+            follows: false,
+            oldest: oldest.map(|record| (OffsetDateTime::now_utc() - record.at).unsigned_abs()),
             chunks: match since {
                 None => (0..limits::CHUNKS).collect(),
                 Some(since) => {

@@ -1,5 +1,7 @@
 //! What the published copy is made from, in Postgres: each answer is one statement, so that it is one snapshot.
 
+use std::time::Duration;
+
 use limits::registry::{Name, Resets};
 use limits::{Client, Lane};
 use serde_json::Value;
@@ -27,7 +29,12 @@ const CHANGES: &str = "
             ELSE (SELECT jsonb_agg(to_jsonb(name) ORDER BY revision) FROM (
                 SELECT DISTINCT ON (lane) * FROM registry_names ORDER BY lane, revision DESC
             ) AS name)
-        END
+        END,
+        pg_is_in_recovery(),
+        (
+            SELECT floor(greatest(0, extract(epoch FROM clock_timestamp() - at)) * 1000)::bigint
+            FROM revisions WHERE known AND revision > $1 ORDER BY revision LIMIT 1
+        )
     FROM head, since";
 
 const CHUNKS: &str = "
@@ -108,12 +115,15 @@ impl Connection {
         let row = rows.first().ok_or_else(no_head)?;
         let chunks: Vec<i16> = column(row, 3)?;
         let registry: Option<Value> = column(row, 4)?;
+        let oldest_ms: Option<i64> = column(row, 6)?;
         let registry: Vec<NamedRow> =
             serde_json::from_value(registry.unwrap_or_else(|| Value::Array(Vec::new())))
                 .map_err(|error| DatabaseError::Unexpected(error.to_string()))?;
         Ok(Changes {
             head: head_of(row)?,
             known: column(row, 2)?,
+            follows: column(row, 5)?,
+            oldest: oldest_ms.map(|ms| Duration::from_millis(ms.unsigned_abs())),
             chunks: chunks
                 .into_iter()
                 .filter_map(|chunk| u16::try_from(chunk).ok())

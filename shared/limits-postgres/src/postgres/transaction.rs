@@ -5,7 +5,7 @@ use time::OffsetDateTime;
 use tokio_postgres::SimpleQueryMessage;
 use uuid::Uuid;
 
-use super::{BULK_DEADLINE, Connection, STATEMENT_DEADLINE, bigint, with};
+use super::{BULK_DEADLINE, Connection, STATEMENT_DEADLINE, bigint, column, with};
 use crate::database::DatabaseError;
 use crate::record::shown;
 use crate::write::{Begun, Sealing};
@@ -47,9 +47,22 @@ impl Connection {
             Err(error) => {
                 // Whoever waited in vain for the lock keeps the connection.
                 let _ = self.roll_back().await;
-                Err(error)
+                match self.demoted && self.follows().await {
+                    true => Err(DatabaseError::Follows),
+                    false => Err(error),
+                }
             }
         }
+    }
+
+    /// Whether this leads to a replica; to a primary that was only set to read, it does not.
+    async fn follows(&mut self) -> bool {
+        let rows = self
+            .rows(STATEMENT_DEADLINE, "SELECT pg_is_in_recovery()", &[])
+            .await;
+        rows.ok()
+            .and_then(|rows| column(rows.first()?, 0).ok())
+            .unwrap_or_default()
     }
 
     pub(crate) async fn seal(&mut self, sealing: &Sealing) -> Result<(), DatabaseError> {
