@@ -262,20 +262,10 @@ fn the_control_api_is_apart_and_signed_with_iam() {
 #[test]
 fn refresh_hears_of_a_change_and_wakes_each_minute() {
     let refresh = json!({"Fn::GetAtt": ["RefreshFunction", "Arn"]});
-    let of_type = |kind: &str| {
-        let found: Vec<_> = resources()
-            .as_object()
-            .unwrap()
-            .values()
-            .filter(|resource| resource["Type"] == kind)
-            .collect();
-        assert_eq!(found.len(), 1, "{kind}");
-        &found[0]["Properties"]
-    };
-    let subscription = of_type("AWS::SNS::Subscription");
+    let subscription = &resources()["RefreshFunctionAnnouncement"]["Properties"];
     assert_eq!(subscription["Endpoint"], refresh);
     assert_eq!(subscription["TopicArn"], json!({"Ref": "RulesTopic"}));
-    let schedule = of_type("AWS::Events::Rule");
+    let schedule = &resources()["RefreshFunctionEachMinute"]["Properties"];
     assert_eq!(schedule["ScheduleExpression"], "rate(1 minute)");
     assert_eq!(schedule["Targets"][0]["Arn"], refresh);
 }
