@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use aws::metrics::{self, Function};
 use aws::sns::{Topic, TopicArn};
 use limiter::{Config, Limiter};
 use limits::settings::Settings;
@@ -23,14 +24,18 @@ pub struct State {
 }
 
 impl State {
-    /// Reads the environment through `lookup`: `DATABASE_URL`, `DATABASE_AUTH`, `RULES_TOPIC_ARN`, `REDIS_URL`,
+    /// Reads the environment of a function through `lookup`: what [`metrics::start`] reads, `DATABASE_URL`, `DATABASE_AUTH`, `RULES_TOPIC_ARN`, `REDIS_URL`,
     /// `REDIS_AUTH`, `KEY_PREFIX`, and what a [`Config`] is.
     /// Speaks to nobody yet.
     ///
     /// # Errors
     /// One sentence that names every variable at fault.
-    pub async fn from_environment(lookup: &dyn Fn(&str) -> Option<String>) -> Result<Self, String> {
+    pub async fn from_environment(
+        function: Function,
+        lookup: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Self, String> {
         let mut settings = Settings::new(lookup);
+        metrics::start(&mut settings, function);
         let database = Database::from_settings(&mut settings);
         let topic = settings.or("RULES_TOPIC_ARN", None, |arn| {
             arn.parse::<TopicArn>().map(Some)

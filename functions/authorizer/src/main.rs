@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use authorizer::Authorizer;
-use lambda_runtime::{Diagnostic, Error, LambdaEvent, run_concurrent, service_fn};
+use aws::metrics::{self, Function};
+use lambda_runtime::{Diagnostic, Error, LambdaEvent};
 use limits::settings::Settings;
 use serde_json::value::RawValue;
 
@@ -18,17 +19,18 @@ async fn main() -> Result<(), Error> {
     aws::logs::start(Some(filter.as_deref().unwrap_or(QUIET)));
 
     let mut settings = Settings::new(&environment);
+    metrics::start(&mut settings, Function::Authorizer);
     let authorizer = Authorizer::read(&mut settings);
     settings.finish()?;
     let authorizer = Arc::new(authorizer.ok_or("the environment cannot be read")?);
     authorizer.load().await;
 
-    run_concurrent(service_fn(move |event: LambdaEvent<Box<RawValue>>| {
+    aws::container::run(move |event: LambdaEvent<Box<RawValue>>| {
         let authorizer = Arc::clone(&authorizer);
         async move {
             let answer = authorizer.answer(event.payload.get()).await;
             answer.map_err(Diagnostic::from)
         }
-    }))
+    })
     .await
 }

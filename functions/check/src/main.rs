@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use aws::metrics::{self, Function};
 use check::{Check, router};
 use lambda_runtime::Error;
 use limits::settings::Settings;
@@ -12,6 +13,7 @@ async fn main() -> Result<(), Error> {
     aws::logs::start(environment("RUST_LOG").as_deref());
 
     let mut settings = Settings::new(&environment);
+    metrics::start(&mut settings, Function::Check);
     let check = Check::read(&mut settings);
     settings.finish()?;
     let check = Arc::new(check.ok_or("the environment cannot be read")?);

@@ -1,6 +1,7 @@
 //! Wires the function: what is announced is published.
 
-use lambda_runtime::{Diagnostic, Error, LambdaEvent, run_concurrent, service_fn};
+use aws::metrics::{self, Function};
+use lambda_runtime::{Diagnostic, Error, LambdaEvent};
 use limits::settings::Settings;
 use limits_postgres::Database;
 use refresh::Refresh;
@@ -12,6 +13,7 @@ async fn main() -> Result<(), Error> {
     let environment = |name: &str| std::env::var(name).ok();
     aws::logs::start(environment("RUST_LOG").as_deref());
     let mut settings = Settings::new(&environment);
+    metrics::start(&mut settings, Function::Refresh);
     let database = Database::from_settings(&mut settings);
     let store = limits_redis::Store::from_settings(&mut settings);
     settings.finish()?;
@@ -19,7 +21,7 @@ async fn main() -> Result<(), Error> {
         return Err("the settings could not be read".into());
     };
     let refresh = Refresh::new(database, store);
-    run_concurrent(service_fn(move |event: LambdaEvent<Value>| {
+    aws::container::run(move |event: LambdaEvent<Value>| {
         let refresh = refresh.clone();
         async move {
             let wake = Wake::by(&event.payload);
@@ -27,6 +29,6 @@ async fn main() -> Result<(), Error> {
             tracing::info!(?report, "published");
             Ok::<_, Diagnostic>(report)
         }
-    }))
+    })
     .await
 }

@@ -3,7 +3,6 @@
 use tracing::{Level, Metadata};
 use tracing_subscriber::filter::{FilterExt, filter_fn};
 use tracing_subscriber::layer::SubscriberExt;
-use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer};
 
 /// Writes logs from here on. `filter` is like `info` or `admin=debug,info`; one that cannot be read, or none, is `info`.
@@ -14,7 +13,10 @@ pub fn start(filter: Option<&str>) {
         .json()
         .flatten_event(true)
         .with_filter(filter.and(filter_fn(holds_no_event)));
-    tracing_subscriber::registry().with(lines).init();
+    // Not by `init`, which would take in what libraries tell another crate, as soon as any dependency asks for that.
+    let subscriber = tracing_subscriber::registry().with(lines);
+    // A second time is the only error, and the first one serves.
+    let _ = tracing::subscriber::set_global_default(subscriber);
 }
 
 /// At its finest the runtime writes down each event as it came, keys and bodies included: never, whoever asks for it.

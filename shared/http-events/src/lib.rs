@@ -26,7 +26,7 @@ use axum::http::uri::PathAndQuery;
 use axum::http::{Response, Uri};
 use axum::response::IntoResponse;
 use lambda_http::{Adapter, Context};
-use lambda_runtime::{Diagnostic, LambdaEvent, Service, run_concurrent, service_fn};
+use lambda_runtime::{Diagnostic, LambdaEvent, Service, service_fn};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use tower::ServiceExt;
@@ -38,10 +38,10 @@ use event::Sent;
 /// # Errors
 /// Where the runtime cannot go on.
 pub async fn serve(router: Router) -> Result<(), lambda_runtime::Error> {
-    run_concurrent(service_fn(move |event: LambdaEvent<Box<RawValue>>| {
+    aws::container::run(move |event: LambdaEvent<Box<RawValue>>| {
         let router = router.clone();
         async move { handle(router, event.payload.get(), event.context).await }
-    }))
+    })
     .await
 }
 

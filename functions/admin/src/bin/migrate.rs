@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use lambda_runtime::{Error, run_concurrent, service_fn};
+use aws::metrics::{self, Function};
+use lambda_runtime::Error;
 use limits::settings::Settings;
 use limits_postgres::Database;
 
@@ -11,12 +12,13 @@ async fn main() -> Result<(), Error> {
     let environment = |name: &str| std::env::var(name).ok();
     aws::logs::start(environment("RUST_LOG").as_deref());
     let mut settings = Settings::new(&environment);
+    metrics::start(&mut settings, Function::Migrate);
     let database = Database::from_settings(&mut settings);
     settings.finish()?;
     let database = Arc::new(database.ok_or("DATABASE_URL is missing")?);
-    run_concurrent(service_fn(move |event| {
+    aws::container::run(move |event| {
         let database = Arc::clone(&database);
         async move { admin::migrate::handle(&database, event).await }
-    }))
+    })
     .await
 }

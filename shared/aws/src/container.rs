@@ -1,0 +1,33 @@
+//! What the container of every function does alike: it answers events until Lambda ends it, and tells what it counted.
+
+use std::fmt::Debug;
+
+use lambda_runtime::{Diagnostic, Error, LambdaEvent, run_concurrent, service_fn};
+use serde::{Deserialize, Serialize};
+
+use crate::metrics;
+
+/// Answers the events of this container by `answer`, until Lambda ends it.
+///
+/// # Errors
+/// Where the runtime cannot go on.
+pub async fn run<E, A, F, Answering, Failure>(answer: F) -> Result<(), Error>
+where
+    F: Fn(LambdaEvent<E>) -> Answering + Clone + Send + 'static,
+    Answering: Future<Output = Result<A, Failure>> + Send + 'static,
+    E: for<'de> Deserialize<'de> + Send + 'static,
+    A: Serialize + Send + 'static,
+    Failure: Into<Diagnostic> + Debug + Send + 'static,
+{
+    metrics::note_ready();
+    // In a box: what futures hold futures that hold others goes deeper than the compiler follows.
+    Box::pin(run_concurrent(service_fn(move |event| {
+        let answering = answer(event);
+        async move {
+            let answer = answering.await;
+            metrics::flush_if_due();
+            answer
+        }
+    })))
+    .await
+}
