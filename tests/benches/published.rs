@@ -93,7 +93,7 @@ fn spread(mut times: Vec<Duration>) -> String {
 }
 
 async fn load(store: &Store) -> (Duration, Views, Arc<View>) {
-    let (views, registry) = (Views::default(), Registry::default());
+    let (views, registry) = (Views::granting(100), Registry::default());
     let started = Instant::now();
     let view = views.catch_up(0, store, &registry, PATIENCE).await.unwrap();
     assert_eq!(view.rules.len() as u64, RULES);

@@ -312,6 +312,7 @@ async fn a_redis_that_is_emptied_under_two_refreshes_of_which_one_is_killed_is_f
         default_limit: None,
         redis_timeout: Duration::from_secs(2),
         load_timeout: Duration::from_secs(5),
+        limit_percent: 100,
         fallback_percent: 10,
     };
     let cold = Limiter::new(config, store);
@@ -366,6 +367,7 @@ async fn a_key_that_ends_with_the_year_9999_can_be_taken_away() {
         default_limit: None,
         redis_timeout: Duration::from_secs(2),
         load_timeout: Duration::from_secs(5),
+        limit_percent: 100,
         fallback_percent: 10,
     };
     let limiter = Limiter::new(config, store);
@@ -427,6 +429,7 @@ async fn a_catch_up_that_went_on_and_is_behind_again_catches_up_again() {
         default_limit: Quota::new(Algorithm::TokenBucket, 1_000_000, None, 60).ok(),
         redis_timeout: Duration::from_secs(5),
         load_timeout: Duration::from_secs(3),
+        limit_percent: 100,
         fallback_percent: 10,
     };
     let limiter = Limiter::new(config, operator.store.clone());

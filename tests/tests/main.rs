@@ -43,6 +43,7 @@ mod pairs;
 mod partly_out;
 mod published_keys;
 mod publishing;
+mod region_shares;
 mod regions;
 mod resets;
 mod revisions;

@@ -25,6 +25,7 @@ pub(crate) fn limiter(operator: &Operator) -> Limiter {
         default_limit: Quota::new(Algorithm::TokenBucket, 1_000_000, None, 60).ok(),
         redis_timeout: Duration::from_secs(2),
         load_timeout: Duration::from_secs(5),
+        limit_percent: 100,
         fallback_percent: 10,
     };
     Limiter::new(config, operator.store.clone())

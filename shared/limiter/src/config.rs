@@ -15,7 +15,9 @@ pub struct Config {
     pub redis_timeout: Duration,
     /// `RULES_LOAD_TIMEOUT_MS`: loading rules at start, and catching up.
     pub load_timeout: Duration,
-    /// `FALLBACK_PERCENT`: the share of a limit, 1 to 100, that a container grants by itself while Redis is out.
+    /// `LIMIT_PERCENT`: the share of every limit, 1 to 100, that this region grants.
+    pub limit_percent: u64,
+    /// `FALLBACK_PERCENT`: the share of a limit (of this region's), 1 to 100, that a container grants by itself while Redis is out.
     pub fallback_percent: u64,
 }
 
@@ -25,11 +27,13 @@ impl Config {
         let default_limit = limit(settings, "DEFAULT_LIMIT", 100, 60);
         let redis_ms = settings.integer("REDIS_TIMEOUT_MS", 50, 1, 10_000);
         let load_ms = settings.integer("RULES_LOAD_TIMEOUT_MS", 2000, 1, 60_000);
+        let limit_percent = settings.integer("LIMIT_PERCENT", 100, 1, 100);
         let fallback_percent = settings.integer("FALLBACK_PERCENT", 10, 1, 100);
         Some(Self {
             default_limit: default_limit?,
             redis_timeout: Duration::from_millis(redis_ms?),
             load_timeout: Duration::from_millis(load_ms?),
+            limit_percent: limit_percent?,
             fallback_percent: fallback_percent?,
         })
     }
@@ -88,7 +92,7 @@ mod tests {
         assert_eq!((quota.limit(), quota.window_seconds()), (100, 60));
         assert_eq!(config.redis_timeout, Duration::from_millis(50));
         assert_eq!(config.load_timeout, Duration::from_secs(2));
-        assert_eq!(config.fallback_percent, 10);
+        assert_eq!((config.limit_percent, config.fallback_percent), (100, 10));
         assert!(
             read(&[("DEFAULT_LIMIT", "unlimited")])
                 .unwrap()
@@ -112,8 +116,10 @@ mod tests {
             assert!(told.contains("DEFAULT_LIMIT must") && told.contains("REDIS_TIMEOUT_MS must"));
         }
         for percent in ["0", "101", "10%", "2.5"] {
-            let told = read(&[("FALLBACK_PERCENT", percent)]).unwrap_err();
-            assert!(told.contains("FALLBACK_PERCENT must"), "{told}");
+            for name in ["FALLBACK_PERCENT", "LIMIT_PERCENT"] {
+                let told = read(&[(name, percent)]).unwrap_err();
+                assert!(told.contains(&format!("{name} must")), "{told}");
+            }
         }
     }
 }

@@ -77,7 +77,7 @@ impl Fallback {
             .collect();
         let shares: Vec<Quota> = counted
             .iter()
-            .map(|(_, quota)| quota.percent(self.percent))
+            .map(|(_, quota)| quota.percent(self.percent).without_log())
             .collect();
         let costs: Vec<Option<u64>> = shares.iter().map(|share| share.cost(tokens)).collect();
         let buckets: Vec<Bucket<'_>> = counted

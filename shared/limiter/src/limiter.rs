@@ -54,6 +54,7 @@ pub struct Limiter {
     pub(crate) looks: Looks,
     pub(crate) denials: Denials,
     pub(crate) fallback: Fallback,
+    between_services: Quota,
 }
 
 /// Why a try ended without a verdict.
@@ -87,9 +88,15 @@ impl Limiter {
         Self {
             denials: Denials::default(),
             fallback: Fallback::new(config.fallback_percent),
-            config,
+            views: Views::granting(config.limit_percent),
+            between_services: Quota::BETWEEN_SERVICES.percent(config.limit_percent),
+            config: Config {
+                default_limit: config
+                    .default_limit
+                    .map(|quota| quota.percent(config.limit_percent)),
+                ..config
+            },
             store,
-            views: Views::default(),
             registry: Registry::default(),
             looks: Looks::default(),
         }
@@ -103,6 +110,11 @@ impl Limiter {
     /// What applies where no rule fits; none is unlimited.
     pub(crate) fn default_limit(&self) -> Option<&Quota> {
         self.config.default_limit.as_ref()
+    }
+
+    /// What one service may call another where no rule fits the two.
+    pub(crate) fn between_services(&self) -> &Quota {
+        &self.between_services
     }
 
     /// Loads the rules, for the time before the first request. Never fatal: the first request goes on with it.

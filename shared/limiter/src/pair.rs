@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use limits::counters::Operation;
 use limits::registry::{ClientStatus, Name};
-use limits::{Client, Quota, Resource};
+use limits::{Client, Resource};
 use tokio::time::Instant;
 
 use crate::decision::{Party, Refusal, Verdict};
@@ -50,7 +50,7 @@ impl Limiter {
             destination: Some(&destination),
             tokens: 1,
             operation: Operation::Take,
-            default_limit: Some(&Quota::BETWEEN_SERVICES),
+            default_limit: Some(self.between_services()),
             sheet: None,
         };
         self.judge(known, view, deadline, stale).await

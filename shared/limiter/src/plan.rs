@@ -205,7 +205,7 @@ impl<'a> Plan<'a> {
             client,
             told: settled.rule.map(|rule| Told {
                 rule: Some(rule.id()),
-                limit: rule.draft().limit,
+                limit: rule.limit(),
                 remaining: rule.blocks().then_some(0),
                 reset: None,
                 wait: None,
@@ -380,7 +380,7 @@ fn settle<'a>(rules: &[&'a Rule], tokens: u64) -> Option<Settled<'a>> {
 fn policy_of(rule: &Rule) -> Option<Policy> {
     Some(Policy {
         rule: Some(rule.id()),
-        limit: rule.draft().limit?,
+        limit: rule.limit()?,
         window_seconds: rule.draft().time_window,
     })
 }

@@ -24,8 +24,10 @@ pub struct View {
 }
 
 /// The view in force, and the way to the next.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Views {
+    /// Of each rule, how many percent this region grants.
+    percent: u64,
     current: Mutex<Option<Arc<View>>>,
     /// One request catches up, the others wait for it. What was read is kept when its time is over, and gone on with.
     catching_up: tokio::sync::Mutex<Option<Progress>>,
@@ -73,6 +75,17 @@ struct Progress {
 }
 
 impl Views {
+    /// No view yet, of rules of which so many percent are granted.
+    pub fn granting(percent: u64) -> Self {
+        Self {
+            percent,
+            current: Mutex::default(),
+            catching_up: tokio::sync::Mutex::default(),
+            doubt: Mutex::default(),
+            unanswered: AtomicBool::default(),
+        }
+    }
+
     /// The view in force; none where the container has not yet loaded the rules.
     pub fn current(&self) -> Option<Arc<View>> {
         self.current
@@ -140,7 +153,7 @@ impl Views {
         registry.catch_up(done.changes.stamp, done.changes.forget, &done.changes.names);
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         let view = Arc::make_mut(current.get_or_insert_default());
-        view.apply(done);
+        view.apply(done, self.percent);
         if since == 0 {
             self.doubt().trust = Trust::Whole;
         }
@@ -277,7 +290,8 @@ impl Progress {
 }
 
 impl View {
-    fn apply(&mut self, progress: Progress) {
+    /// Takes in what was read. Every rule is put in by the share of it that is granted, so that no decision has to think of it.
+    fn apply(&mut self, progress: Progress, percent: u64) {
         let last_good = if progress.changes.fresh {
             self.chunks.clear();
             std::mem::take(&mut self.rules)
@@ -292,7 +306,11 @@ impl View {
             }
             for rule in published {
                 match rule {
-                    PublishedRule::Rule(rule) => self.rules.put(rule),
+                    PublishedRule::Rule(rule) if percent == 100 => self.rules.put(rule),
+                    PublishedRule::Rule(rule) => {
+                        let granted = Arc::unwrap_or_clone(rule).percent(percent);
+                        self.rules.put(Arc::new(granted));
+                    }
                     PublishedRule::Unread { id, stand_in } => {
                         let good =
                             |set: &RuleSet| set.get(id).filter(|rule| !rule.is_stand_in()).cloned();

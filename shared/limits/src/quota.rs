@@ -167,8 +167,8 @@ impl Quota {
         }
     }
 
-    /// So many percent of it, rounded down, and at least one request. A log becomes a sliding window, since what is kept of it
-    /// is not small.
+    /// So many percent of it: of the limit and of the burst, each rounded down, and at least one request. Shares of at most 100
+    /// percent together never admit more than the whole, save for what one request is more than its percentage.
     ///
     /// ```
     /// use limits::{Quota, rule::Algorithm};
@@ -179,14 +179,19 @@ impl Quota {
     pub fn percent(&self, percent: u64) -> Self {
         let of = |number: u64| (number * percent.min(100) / 100).max(1);
         Self {
-            algorithm: match self.algorithm {
-                Algorithm::SlidingLog => Algorithm::SlidingWindow,
-                other => other,
-            },
             limit: of(self.limit),
             burst: of(self.burst),
-            window_seconds: self.window_seconds,
+            ..self.clone()
         }
+    }
+
+    /// The same in little memory: a log becomes a sliding window, since what is kept of it is not small.
+    pub fn without_log(self) -> Self {
+        let algorithm = match self.algorithm {
+            Algorithm::SlidingLog => Algorithm::SlidingWindow,
+            other => other,
+        };
+        Self { algorithm, ..self }
     }
 
     /// How it counts.

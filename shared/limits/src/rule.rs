@@ -285,6 +285,18 @@ impl Rule {
         self
     }
 
+    /// The same rule of which so many percent are granted, as [`Quota::percent`] has it, over no more buckets than have a request
+    /// each. A block stays one, and so does an exemption.
+    #[must_use]
+    pub fn percent(mut self, percent: u64) -> Self {
+        self.quota = self.quota.map(|quota| quota.percent(percent));
+        if let Some(quota) = self.quota.as_ref().filter(|_| self.draft.split > 1) {
+            let most = quota.limit().min(quota.capacity() / quota.window_ticks());
+            self.shares = shares::of(quota, self.draft.split.min(most));
+        }
+        self
+    }
+
     /// Its id.
     pub fn id(&self) -> Uuid {
         self.id
@@ -303,6 +315,12 @@ impl Rule {
     /// What it is about.
     pub fn pattern(&self) -> &Pattern {
         &self.pattern
+    }
+
+    /// Requests a window that are granted; none is an exemption, 0 a block.
+    pub fn limit(&self) -> Option<u64> {
+        let written = self.draft.limit;
+        self.quota().map_or(written, |quota| Some(quota.limit()))
     }
 
     /// How it counts as a whole; none where it does not: an exemption, a block, or a stand-in for a rule that is not understood.

@@ -232,7 +232,7 @@ fn unasked_shadow(rule: &Rule, context: &Context<'_>) -> String {
 
 /// Of a rule that has no room for the cost, ever.
 fn never(rule: &Rule) -> String {
-    match rule.draft().split {
+    match rule.shares().len() {
         1 => "the cost is more than it ever has room for".to_owned(),
         split => format!("the cost is more than one of its {split} shares ever has room for"),
     }
