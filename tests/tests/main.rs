@@ -2,6 +2,7 @@
 // Helpers beside the tests are test code too.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod alarms;
 mod algorithms;
 mod audit;
 mod authorizer;
