@@ -4,6 +4,8 @@
 pub mod container;
 #[cfg(feature = "redis-token")]
 pub mod elasticache_token;
+#[cfg(feature = "https")]
+pub mod https;
 #[cfg(feature = "events")]
 pub mod lenient;
 #[cfg(feature = "logs")]
@@ -12,7 +14,13 @@ pub mod logs;
 pub mod metrics;
 #[cfg(feature = "rds-token")]
 pub mod rds_token;
-#[cfg(any(feature = "rds-token", feature = "redis-token"))]
+#[cfg(feature = "signed-requests")]
+pub mod signed_requests;
+#[cfg(any(
+    feature = "rds-token",
+    feature = "redis-token",
+    feature = "signed-requests"
+))]
 pub mod signer;
 #[cfg(feature = "sns")]
 pub mod sns;

@@ -2,9 +2,11 @@
 
 use aws_credential_types::Credentials;
 use limits::settings::Settings;
+#[cfg(any(feature = "rds-token", feature = "redis-token"))]
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC};
 
 /// What a signature expects to be escaped in a query.
+#[cfg(any(feature = "rds-token", feature = "redis-token"))]
 pub(crate) const QUERY: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'_')
@@ -21,6 +23,7 @@ pub fn by_role(settings: &mut Settings<'_>, variable: &str) -> Option<bool> {
 }
 
 /// Why there is no token.
+#[cfg(any(feature = "rds-token", feature = "redis-token"))]
 #[derive(Debug, thiserror::Error)]
 #[error("no IAM token: {0}")]
 pub struct TokenError(pub(crate) String);
