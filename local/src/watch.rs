@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use admin::migrate::canary;
 use limits_postgres::Database;
 use serde_json::json;
 use tokio::time::{Instant, interval_at};
@@ -25,6 +26,8 @@ const INVOCATION: Duration = Duration::from_secs(300);
 /// The schedule of `refresh`.
 const SCHEDULE: Duration = Duration::from_secs(60);
 const SCHEDULED: &str = include_str!("../../events/refresh-schedule.json");
+/// Nobody has it here: without IAM the canary asks as anyone may.
+const CANARY: &str = "arn:aws:iam::000000000000:role/canary";
 
 /// What `make watch` is told.
 #[derive(Debug, Clone)]
@@ -61,6 +64,10 @@ impl Watch {
         let variables = [
             ("REDIS_URL", redis.url()),
             ("DATABASE_URL", postgres.url()),
+            (
+                "CHECK_URL",
+                format!("http://127.0.0.1:{functions_port}/lambda-url/check"),
+            ),
             // Whoever can reach this port is the developer.
             ("CHECK_ANONYMOUS", "allow".to_owned()),
         ]
@@ -102,6 +109,9 @@ async fn seed(database: &str) -> Result<Uuid, String> {
         .migrate()
         .await
         .map_err(|error| error.to_string())?;
+    canary::register(&database, CANARY)
+        .await
+        .map_err(|error| error.to_string())?;
     demo::seed(&database)
         .await
         .map(|[free, _]| free)
@@ -110,12 +120,13 @@ async fn seed(database: &str) -> Result<Uuid, String> {
 
 /// Starts every function once, and publishes what was seeded.
 async fn wake(functions: &Functions) -> Result<(), String> {
-    let events: [(&str, &str); 6] = [
+    let events: [(&str, &str); 7] = [
         ("migrate", include_str!("../../events/migrate.json")),
         ("refresh", SCHEDULED),
         ("rules", include_str!("../../events/rules-http.json")),
         ("clients", include_str!("../../events/clients-http.json")),
         ("check", include_str!("../../events/check-url.json")),
+        ("canary", include_str!("../../events/canary-schedule.json")),
         // From nobody, so that it takes nothing from those with whom one will try.
         ("authorizer", "{}"),
     ];
@@ -210,6 +221,7 @@ impl fmt::Display for WatchSteps {
             ("refresh", "refresh-sns"),
             ("refresh", "refresh-schedule"),
             ("migrate", "migrate"),
+            ("canary", "canary-schedule"),
         ] {
             writeln!(
                 out,

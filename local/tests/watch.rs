@@ -106,8 +106,8 @@ fn every_printed_line_works_and_nothing_stays() {
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     files.sort();
-    // Nobody's tokens are believed here.
-    files.retain(|name| name != "authorizer-jwt.json");
+    // Nobody's tokens are believed here, and nobody's stack waits.
+    files.retain(|name| !["authorizer-jwt.json", "migrate-deploy.json"].contains(&name.as_str()));
     assert_eq!(invoked, files, "a line for each event");
     for line in invocations {
         let answer = shown(line);

@@ -21,11 +21,13 @@ pub enum Function {
     Migrate,
     /// Postgres to Redis.
     Refresh,
+    /// Whether limits hold, seen from without.
+    Canary,
     /// Not one of ours: it does what its event says, and shows that containers are what they claim to be.
     Echo,
 }
 
-const PACKAGES: [&str; 5] = ["authorizer", "check", "admin", "refresh", "tests"];
+const PACKAGES: [&str; 6] = ["authorizer", "check", "admin", "refresh", "canary", "tests"];
 
 impl Function {
     /// The name of the binary.
@@ -37,6 +39,7 @@ impl Function {
             Self::Clients => "clients",
             Self::Migrate => "migrate",
             Self::Refresh => "refresh",
+            Self::Canary => "canary",
             Self::Echo => "echo",
         }
     }

@@ -33,19 +33,38 @@ impl Bridge {
         Self::start(functions, rest_event).await
     }
 
-    /// A function URL.
+    /// A function URL that asks nobody who he is.
     pub async fn function_url(function: Container) -> Self {
         Self::start(vec![("", function)], url_event).await
     }
 
+    /// A function URL with IAM, which knows one principal by its access key: whatever is signed with that for the service
+    /// `lambda` comes from it, and nothing else does. The signature itself is believed.
+    pub async fn function_url_of(function: Container, access_key: &str, principal: &str) -> Self {
+        let credential = format!("AWS4-HMAC-SHA256 Credential={access_key}/");
+        let principal = principal.to_owned();
+        Self::start(vec![("", function)], move |parts, caller| {
+            let mut event = url_event(parts, caller);
+            let signed = event["headers"]["authorization"]
+                .as_str()
+                .unwrap_or_default();
+            if signed.starts_with(&credential) && signed.contains("/lambda/aws4_request,") {
+                event["requestContext"]["authorizer"] = json!({"iam": {"userArn": principal}});
+            }
+            event
+        })
+        .await
+    }
+
     async fn start(
         functions: Vec<(&'static str, Container)>,
-        event: fn(&Parts, SocketAddr) -> Value,
+        event: impl Fn(&Parts, SocketAddr) -> Value + Clone + Send + Sync + 'static,
     ) -> Self {
         let functions = Arc::new(functions);
         let app = Router::new().fallback(
             move |ConnectInfo(caller): ConnectInfo<SocketAddr>, request: Request| {
                 let functions = Arc::clone(&functions);
+                let event = event.clone();
                 async move {
                     let (parts, body) = request.into_parts();
                     let path = parts.uri.path();

@@ -8,7 +8,10 @@ use limits_postgres::Database;
 use local::demo;
 use serde_json::{Value, json};
 use tests::issuer::{AUDIENCE, ISSUER, SigningKey, key_set};
-use tests::{Container, Function, Region};
+use tests::{Bridge, Container, Function, Region, stores};
+
+use crate::canary;
+use crate::migrations::Bucket;
 
 /// Every file of the folder, by its name without `.json`.
 fn events() -> BTreeMap<String, Value> {
@@ -52,6 +55,13 @@ async fn every_event_is_answered_by_its_function() {
 
     let migrate = region.container(Function::Migrate).await;
     invoke(&migrate, &event("migrate")).await;
+    let bucket = Bucket::start(&[]).await;
+    let mut deploy = event("migrate-deploy");
+    deploy["ResponseURL"] = bucket.url().into();
+    // One server for many databases: the role would be everybody's.
+    deploy["ResourceProperties"]["DatabaseRole"] = stores::unique("functions").into();
+    let told = invoke(&migrate, &deploy).await;
+    assert_eq!(told["Status"], "SUCCESS", "{told}");
     invoke(&region.refresh, &event("refresh-schedule")).await;
     invoke(&region.refresh, &event("refresh-sns")).await;
     invoke(&region.refresh, &event("refresh-restored")).await;
@@ -89,7 +99,7 @@ async fn every_event_is_answered_by_its_function() {
     assert_eq!((status, &client["client_id"]), (201, &json!("orders")));
     let (status, list) = answer(&invoke(&clients, &event("clients-http")).await);
     assert_eq!(status, 200, "{list}");
-    assert_eq!(list["clients"].as_array().unwrap().len(), 3, "{list}");
+    assert_eq!(list["clients"].as_array().unwrap().len(), 4, "{list}");
 
     let (status, limit) = answer(&invoke(&rules, &event("rules-throttle")).await);
     assert_eq!((status, &limit["Tps"]), (200, &json!(50)), "{limit}");
@@ -108,6 +118,12 @@ async fn every_event_is_answered_by_its_function() {
 
     let passed = answer(&invoke(&check, &event("check-throttle")).await);
     assert_eq!(passed, (200, json!({})));
+
+    let url = Bridge::function_url(check).await;
+    let asks = canary::asking(url.url());
+    let canary = Container::start(Function::Canary, asks).await;
+    let told = invoke(&canary, &event("canary-schedule")).await;
+    assert!(told["first"].as_str().unwrap().starts_with("200"), "{told}");
 
     assert!(events.is_empty(), "nobody was sent {:?}", events.keys());
 }

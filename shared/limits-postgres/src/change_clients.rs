@@ -36,6 +36,17 @@ impl ClientDraft {
         }
     }
 
+    /// What would leave a client as it is.
+    pub fn of(client: &ClientRecord) -> Self {
+        Self {
+            tier: client.tier,
+            status: client.status,
+            principal: client.principal.clone(),
+            may_ask: client.may_ask,
+            description: client.description.clone(),
+        }
+    }
+
     /// Reads a draft out of a request's body; what is left out takes its default. Faults are noted in `fields`.
     pub fn read(fields: &mut Fields<'_>) -> Self {
         let arn = fields.text("principal").map(str::to_owned);

@@ -3,8 +3,9 @@
 //! Read in this order: [`database`] (which store), [`record`] (what it holds), [`refusal`] (when the answer is no), then the
 //! operations: [`change_rules`], [`change_pair`], [`between_services`], [`find_rules`], [`change_clients`], [`change_keys`],
 //! [`reset`], [`find_clients`], [`read_audit`], and [`feed`], from which the published copy is made. Each is written once, over a
-//! session that is either store's.
+//! session that is either store's. [`admit`] says who may do all that.
 
+pub mod admit;
 pub mod between_services;
 pub mod change_clients;
 pub mod change_keys;
