@@ -47,6 +47,7 @@ mod pairs;
 mod partly_out;
 mod published_keys;
 mod publishing;
+mod redis_user;
 mod region_shares;
 mod regions;
 mod resets;

@@ -1,11 +1,12 @@
 //! What CloudFormation makes of the template: the SAM translator's output, pinned.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use local::gateway::{Api, GatewayResponse, Source};
 use local::template::Template;
-use serde_json::{Value, json};
-use tests::template::resources;
+use serde_json::{Map, Value, json};
+use tests::template::{deployed, resources, translate};
+use tests::{Container, Function};
 
 fn body(api: &str) -> &'static Value {
     &resources()[api]["Properties"]["Body"]
@@ -352,5 +353,670 @@ fn as_read(response: &Value) -> GatewayResponse {
             .map(|(name, expression)| (name.to_owned(), Source::parse(expression).unwrap()))
             .collect(),
         body: Some(template_of(response).to_owned()),
+    }
+}
+
+/// What can be chosen: each cache with each database, in a network of each kind.
+fn choices() -> Vec<Value> {
+    let networks = [
+        json!({}),
+        json!({"AvailabilityZones": "3", "StoreHealth": "true"}),
+        json!({"Network": "existing", "VpcId": "vpc-11111111", "SubnetIds": "subnet-11111111,subnet-22222222"}),
+        json!({
+            "Network": "existing", "VpcId": "vpc-11111111", "SubnetIds": "subnet-11111111,subnet-22222222",
+            "SecurityGroupId": "sg-11111111",
+        }),
+    ];
+    let caches = [
+        json!({}),
+        json!({"CacheClusterMode": "enabled", "CacheShards": "3"}),
+        json!({"Cache": "serverless"}),
+        json!({"Cache": "existing", "RedisUrl": "redis://user:password@host"}),
+        json!({
+            "Cache": "existing", "RedisUrl": "rediss://user@host", "RedisAuth": "iam", "RedisCacheName": "mine",
+            "RedisConnectArns": "arn:aws:elasticache:us-east-1:123456789012:replicationgroup:mine,arn:aws:elasticache:us-east-1:123456789012:user:user",
+        }),
+    ];
+    let follows = json!({
+        "FollowedTopicArn": "arn:aws:sns:eu-west-1:123456789012:rules", "FollowedRegion": "eu-west-1",
+        "FollowedDeadLettersArn": "arn:aws:sqs:eu-west-1:123456789012:dead",
+    });
+    let copied = json!({"FollowedDatabaseArn": "arn:aws:rds:eu-west-1:123456789012:db:one"});
+    let existing =
+        json!({"Database": "existing", "DatabaseUrl": "postgres://user:password@host/weir"});
+    let databases = [
+        json!({}),
+        json!({"DatabaseReplica": "true"}),
+        json!({"DatabaseProxy": "true", "DatabaseReplica": "true"}),
+        json!({"DatabaseProxy": "true"}),
+        existing.clone(),
+        json!({
+            "Database": "existing", "DatabaseUrl": "postgres://user@host/weir", "DatabaseAuth": "iam",
+            "DatabaseConnectArn": "arn:aws:rds-db:us-east-1:123456789012:dbuser:db-ABC/user",
+        }),
+        together([&follows, &copied]),
+        together([&follows, &existing]),
+        // It has stopped following.
+        together([
+            &copied,
+            &json!({"MigrationUrl": "postgres://owner:password@host/weir"}),
+        ]),
+    ];
+    let others = [
+        json!({}),
+        json!({
+            "ExampleApi": "false", "AccessLogs": "true", "AuthorizerReservedConcurrency": "10",
+            "AuthorizerProvisionedConcurrency": "2", "RefreshConcurrency": "0", "LogLevel": "debug",
+        }),
+    ];
+    let mut all = Vec::new();
+    for (c, cache) in caches.iter().enumerate() {
+        for (d, database) in databases.iter().enumerate() {
+            let (network, other) = (&networks[(c + d) % 4], &others[d % 2]);
+            all.push(together([cache, database, network, other]));
+        }
+    }
+    all
+}
+
+fn together<const N: usize>(parts: [&Value; N]) -> Value {
+    let entries = parts
+        .into_iter()
+        .flat_map(|part| part.as_object().unwrap().clone());
+    Value::Object(entries.collect())
+}
+
+/// The logical ids that are meant somewhere in `node`.
+fn meant<'a>(node: &'a Value, found: &mut BTreeSet<&'a str>) {
+    match node {
+        Value::Array(items) => items.iter().for_each(|item| meant(item, found)),
+        Value::Object(entries) => {
+            for (key, value) in entries {
+                match (key.as_str(), value) {
+                    ("Ref", Value::String(id)) => {
+                        found.insert(id);
+                    }
+                    ("Fn::GetAtt", Value::Array(path)) => {
+                        found.insert(path[0].as_str().unwrap());
+                    }
+                    ("DependsOn", Value::String(id)) => {
+                        found.insert(id);
+                    }
+                    ("DependsOn", Value::Array(ids)) => {
+                        found.extend(ids.iter().map(|id| id.as_str().unwrap()));
+                    }
+                    ("Fn::Sub", Value::String(text)) => found.extend(names_in_sub(text)),
+                    ("Fn::Sub", Value::Array(parts)) => {
+                        let own = parts[1].as_object().unwrap();
+                        let names = names_in_sub(parts[0].as_str().unwrap());
+                        found.extend(names.filter(|name| !own.contains_key(*name)));
+                        meant(&parts[1], found);
+                    }
+                    _ => meant(value, found),
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn names_in_sub(text: &str) -> impl Iterator<Item = &str> {
+    text.split("${").skip(1).map(|rest| {
+        let name = rest.split('}').next().unwrap();
+        name.split('.').next().unwrap()
+    })
+}
+
+#[test]
+fn whatever_is_chosen_everything_that_is_meant_is_there() {
+    let choices = choices();
+    let templates = translate(&json!(choices), &[]);
+    for (choice, template) in choices.iter().zip(templates.as_array().unwrap()) {
+        let mut all = BTreeSet::new();
+        meant(&template["Resources"], &mut all);
+        meant(&template["Outputs"], &mut all);
+        for id in all {
+            let there = id.starts_with("AWS::") || template["Resources"].get(id).is_some();
+            assert!(there, "{id} is not there with {choice}");
+        }
+        let text = template.to_string();
+        assert!(!text.contains("Fn::If"), "{choice}");
+    }
+}
+
+#[test]
+fn cfn_lint_finds_nothing_in_what_each_choice_makes() {
+    // Each database, and each cache and network at least once.
+    let all = choices();
+    let of_each: Vec<_> = (0..9).map(|at| &all[at % 5 * 9 + at]).collect();
+    let found = translate(&json!(of_each), &["--lint"]);
+    for (choice, findings) in of_each.iter().zip(found.as_array().unwrap()) {
+        assert_eq!(findings, &json!([]), "{choice}");
+    }
+}
+
+/// The one name or text in an action or resource that may be one or several.
+fn each(node: &Value) -> Vec<&Value> {
+    match node {
+        Value::Array(items) => items.iter().collect(),
+        one => vec![one],
+    }
+}
+
+/// What a function may do: each action with what it is for.
+fn allowed(template: &Value, function: &str) -> BTreeSet<(String, String)> {
+    let resources = &template["Resources"];
+    let role = resources[function]["Properties"]["Role"]["Fn::GetAtt"][0]
+        .as_str()
+        .unwrap();
+    let role = &resources[role]["Properties"];
+    let managed = role["ManagedPolicyArns"].as_array().into_iter().flatten();
+    let managed = managed.map(|arn| &resources[arn["Ref"].as_str().unwrap()]["Properties"]);
+    let own = role["Policies"].as_array().unwrap().iter();
+    let mut all = BTreeSet::new();
+    for policy in managed.chain(own) {
+        for statement in policy["PolicyDocument"]["Statement"].as_array().unwrap() {
+            if statement["Effect"] != "Allow" {
+                continue;
+            }
+            for action in each(&statement["Action"]) {
+                for resource in each(&statement["Resource"]) {
+                    let resource = match resource {
+                        Value::String(text) => text.clone(),
+                        other => other.to_string(),
+                    };
+                    all.insert((action.as_str().unwrap().to_owned(), resource));
+                }
+            }
+        }
+    }
+    all
+}
+
+/// What every function needs that runs in a network and writes a log.
+fn usual(log: &str) -> BTreeSet<(String, String)> {
+    let interfaces = [
+        "ec2:AssignPrivateIpAddresses",
+        "ec2:CreateNetworkInterface",
+        "ec2:DeleteNetworkInterface",
+        "ec2:DescribeNetworkInterfaces",
+        "ec2:DescribeSubnets",
+        "ec2:UnassignPrivateIpAddresses",
+    ];
+    let log = json!({"Fn::GetAtt": [log, "Arn"]}).to_string();
+    let logs = ["logs:CreateLogStream", "logs:PutLogEvents"].map(|action| (action, log.as_str()));
+    interfaces
+        .map(|action| (action, "*"))
+        .into_iter()
+        .chain(logs)
+        .map(|(action, on)| (action.to_owned(), on.to_owned()))
+        .collect()
+}
+
+#[test]
+fn each_function_may_do_what_it_does_and_no_more() {
+    const ACCOUNT: &str = "${AWS::Region}:${AWS::AccountId}";
+    let sub = |text: String| json!({ "Fn::Sub": text }).to_string();
+    let nodes = sub(format!(
+        "arn:${{AWS::Partition}}:elasticache:{ACCOUNT}:replicationgroup:${{CacheNodes}}"
+    ));
+    let user = json!({"Fn::GetAtt": ["CacheUser", "Arn"]}).to_string();
+    let cache = [
+        ("elasticache:Connect", nodes),
+        ("elasticache:Connect", user),
+    ];
+    let role = format!("arn:${{AWS::Partition}}:rds-db:{ACCOUNT}:dbuser:${{Id}}/weir");
+    let instance = json!({"Fn::GetAtt": ["DatabaseInstance", "DbiResourceId"]});
+    let database = json!({"Fn::Sub": [role, {"Id": instance}]}).to_string();
+    let database = [("rds-db:connect", database)];
+    let topic = [("sns:Publish", json!({"Ref": "RulesTopic"}).to_string())];
+    let dead = json!({"Fn::GetAtt": ["RefreshDeadLetters", "Arn"]}).to_string();
+    let dead = [("sqs:SendMessage", dead)];
+    let template = deployed(json!({}));
+    for (function, log, more) in [
+        ("AuthorizerFunction", "AuthorizerLogs", vec![&cache[..]]),
+        ("CheckFunction", "CheckLogs", vec![&cache[..]]),
+        (
+            "RulesFunction",
+            "RulesLogs",
+            vec![&cache[..], &database[..], &topic[..]],
+        ),
+        (
+            "ClientsFunction",
+            "ClientsLogs",
+            vec![&database[..], &topic[..]],
+        ),
+        (
+            "RefreshFunction",
+            "RefreshLogs",
+            vec![&cache[..], &database[..], &dead[..]],
+        ),
+        ("MigrateFunction", "MigrateLogs", vec![]),
+    ] {
+        let mut wanted = usual(log);
+        let more = more.into_iter().flatten();
+        wanted.extend(more.map(|(action, on)| ((*action).to_owned(), on.clone())));
+        assert_eq!(allowed(template, function), wanted, "{function}");
+    }
+    let backend = allowed(template, "BackendFunction");
+    let logs = usual("BackendLogs");
+    let logs: BTreeSet<_> = logs
+        .into_iter()
+        .filter(|(action, _)| action.starts_with("logs:"))
+        .collect();
+    assert_eq!(backend, logs);
+}
+
+#[test]
+fn what_runs_in_a_network_has_its_interfaces_made_by_lambda_and_not_by_its_code() {
+    let statements = resources()["NetworkAccess"]["Properties"]["PolicyDocument"]["Statement"]
+        .as_array()
+        .unwrap();
+    assert_eq!(statements[0]["Action"], statements[1]["Action"]);
+    assert_eq!(statements[1]["Effect"], "Deny");
+    let whose = &statements[1]["Condition"]["ArnLike"]["lambda:SourceFunctionArn"];
+    assert!(whose["Fn::Sub"].as_str().unwrap().ends_with(":function:*"));
+}
+
+#[test]
+fn where_the_database_is_a_copy_or_behind_a_proxy_the_functions_log_in_there() {
+    let log_in = |parameters: Value, function: &str| {
+        let of_database: Vec<_> = allowed(deployed(parameters), function)
+            .into_iter()
+            .filter(|(action, _)| action == "rds-db:connect")
+            .map(|(_, resource)| resource)
+            .collect();
+        assert_eq!(of_database.len(), 1, "{function}");
+        of_database.into_iter().next().unwrap()
+    };
+    let both = json!({"DatabaseProxy": "true", "DatabaseReplica": "true"});
+    assert!(log_in(both.clone(), "RulesFunction").contains("ProxyOfDatabase"));
+    assert!(log_in(both, "RefreshFunction").contains("DatabaseCopy"));
+    let follows = json!({
+        "FollowedTopicArn": "arn:aws:sns:eu-west-1:123456789012:rules", "FollowedRegion": "eu-west-1",
+        "FollowedDatabaseArn": "arn:aws:rds:eu-west-1:123456789012:db:one",
+    });
+    for function in ["RulesFunction", "RefreshFunction"] {
+        assert!(log_in(follows.clone(), function).contains("DatabaseCopy"));
+        let environment = &deployed(follows.clone())["Resources"][function]["Properties"]["Environment"]
+            ["Variables"];
+        assert!(
+            environment["DATABASE_URL"]
+                .to_string()
+                .contains("DatabaseCopy")
+        );
+    }
+}
+
+#[test]
+fn a_region_that_follows_hears_the_other_ones_topic_and_writes_nothing() {
+    let template = deployed(json!({
+        "FollowedTopicArn": "arn:aws:sns:eu-west-1:123456789012:rules", "FollowedRegion": "eu-west-1",
+        "FollowedDeadLettersArn": "arn:aws:sqs:eu-west-1:123456789012:dead",
+        "FollowedDatabaseArn": "arn:aws:rds:eu-west-1:123456789012:db:one",
+    }));
+    let resources = template["Resources"].as_object().unwrap();
+    for id in [
+        "ClientsFunction",
+        "MigrateFunction",
+        "Migration",
+        "RulesTopic",
+        "DatabaseInstance",
+    ] {
+        assert!(!resources.contains_key(id), "{id}");
+    }
+    let subscription = &resources["RefreshFunctionAnnouncement"]["Properties"];
+    assert_eq!(
+        subscription["TopicArn"],
+        "arn:aws:sns:eu-west-1:123456789012:rules"
+    );
+    assert_eq!(subscription["Region"], "eu-west-1");
+    let dead = &subscription["RedrivePolicy"]["deadLetterTargetArn"];
+    assert_eq!(dead, "arn:aws:sqs:eu-west-1:123456789012:dead");
+    let variables = &resources["RulesFunction"]["Properties"]["Environment"]["Variables"];
+    assert_eq!(variables["RULES_TOPIC_ARN"], "");
+    let copy = &resources["DatabaseCopy"]["Properties"];
+    assert_eq!(
+        copy["SourceDBInstanceIdentifier"],
+        "arn:aws:rds:eu-west-1:123456789012:db:one"
+    );
+    assert_eq!(copy["SourceRegion"], "eu-west-1");
+}
+
+#[test]
+fn a_region_that_stops_following_keeps_its_copy_which_follows_nobody_then() {
+    let template = deployed(json!({
+        "FollowedDatabaseArn": "arn:aws:rds:eu-west-1:123456789012:db:one", "MigrationUrl": "postgres://owner:password@host/weir",
+    }));
+    let resources = template["Resources"].as_object().unwrap();
+    assert!(!resources.contains_key("DatabaseInstance"));
+    let copy = &resources["DatabaseCopy"]["Properties"];
+    assert_eq!(copy.get("SourceDBInstanceIdentifier"), None);
+    assert_eq!(copy.get("SourceRegion"), None);
+    let rules = &resources["RulesFunction"]["Properties"]["Environment"]["Variables"];
+    assert!(rules["DATABASE_URL"].to_string().contains("DatabaseCopy"));
+    assert_eq!(rules["RULES_TOPIC_ARN"], json!({"Ref": "RulesTopic"}));
+    let migrate = &resources["MigrateFunction"]["Properties"]["Environment"]["Variables"];
+    assert_eq!(
+        migrate["DATABASE_URL"],
+        "postgres://owner:password@host/weir"
+    );
+}
+
+#[test]
+fn the_authorizer_is_asked_by_its_alias_which_has_the_warm_containers() {
+    let template = deployed(json!({"AuthorizerProvisionedConcurrency": "3"}));
+    let resources = &template["Resources"];
+    let alias = json!({"Ref": "AuthorizerFunctionAliaslive"});
+    let warm =
+        &resources["AuthorizerFunctionAliaslive"]["Properties"]["ProvisionedConcurrencyConfig"];
+    assert_eq!(warm["ProvisionedConcurrentExecutions"], "3");
+    let schemes = &body("ProtectedApi")["components"]["securitySchemes"];
+    let uri = &schemes["Weir"]["x-amazon-apigateway-authorizer"]["authorizerUri"]["Fn::Sub"];
+    assert_eq!(
+        uri[1].as_object().unwrap().values().collect::<Vec<_>>(),
+        [&alias]
+    );
+    let permission = &resources["ProtectedApiWeirAuthorizerPermission"]["Properties"];
+    assert_eq!(permission["FunctionName"], alias);
+    assert_eq!(template["Outputs"]["AuthorizerArn"]["Value"], alias);
+    let usual = &deployed(json!({}))["Resources"]["AuthorizerFunctionAliaslive"]["Properties"];
+    assert_eq!(usual.get("ProvisionedConcurrencyConfig"), None);
+}
+
+#[test]
+fn what_cannot_be_announced_and_what_refresh_fails_at_is_kept() {
+    let announcement = &resources()["RefreshFunctionAnnouncement"]["Properties"]["RedrivePolicy"];
+    let queue = json!({"Fn::GetAtt": ["AnnouncementDeadLetters", "Arn"]});
+    assert_eq!(announcement["deadLetterTargetArn"], queue);
+    let policy =
+        &resources()["AnnouncementDeadLettersPolicy"]["Properties"]["PolicyDocument"]["Statement"];
+    assert_eq!(
+        policy[0]["Principal"],
+        json!({"Service": "sns.amazonaws.com"})
+    );
+    assert_eq!(
+        policy[0]["Condition"]["ArnEquals"]["aws:SourceArn"],
+        json!({"Ref": "RulesTopic"})
+    );
+    let failed = &resources()["RefreshFunctionEventInvokeConfig"]["Properties"]["DestinationConfig"]
+        ["OnFailure"];
+    let queue = json!({"Fn::GetAtt": ["RefreshDeadLetters", "Arn"]});
+    assert_eq!(failed["Destination"], queue);
+}
+
+/// Every resource of a kind in any of a few templates that together have all of them.
+fn of_kind(kind: &str) -> Vec<(String, &'static Value)> {
+    let all = [
+        json!({}),
+        json!({"Cache": "serverless", "DatabaseProxy": "true", "DatabaseReplica": "true", "StoreHealth": "true"}),
+        json!({"Network": "existing", "VpcId": "vpc-11111111", "SubnetIds": "subnet-11111111", "CacheClusterMode": "enabled"}),
+    ];
+    let found: Vec<_> = all
+        .into_iter()
+        .flat_map(|parameters| deployed(parameters)["Resources"].as_object().unwrap())
+        .filter(|(_, resource)| resource["Type"] == kind)
+        .map(|(id, resource)| (id.clone(), resource))
+        .collect();
+    assert!(!found.is_empty(), "{kind}");
+    found
+}
+
+#[test]
+fn nothing_has_a_public_address_or_a_way_out() {
+    for template in [
+        deployed(json!({})),
+        deployed(json!({"AvailabilityZones": "3"})),
+    ] {
+        for (id, resource) in template["Resources"].as_object().unwrap() {
+            let kind = resource["Type"].as_str().unwrap();
+            for public in ["InternetGateway", "NatGateway", "EIP", "EC2::Route\""] {
+                assert!(!format!("{kind}\"").contains(public), "{id}");
+            }
+        }
+    }
+    for (id, subnet) in of_kind("AWS::EC2::Subnet") {
+        assert_eq!(subnet["Properties"]["MapPublicIpOnLaunch"], false, "{id}");
+    }
+    for (id, instance) in of_kind("AWS::RDS::DBInstance") {
+        assert_eq!(instance["Properties"]["PubliclyAccessible"], false, "{id}");
+    }
+    for (id, group) in of_kind("AWS::EC2::SecurityGroup") {
+        let properties = &group["Properties"];
+        for rule in properties["SecurityGroupIngress"]
+            .as_array()
+            .into_iter()
+            .flatten()
+        {
+            let from = &rule["SourceSecurityGroupId"]["Fn::GetAtt"][0];
+            assert!(
+                ["FunctionsSecurityGroup", "ProxySecurityGroup"].contains(&from.as_str().unwrap()),
+                "{id}: {rule}"
+            );
+        }
+        if id != "FunctionsSecurityGroup" {
+            assert_eq!(
+                properties["SecurityGroupEgress"][0]["CidrIp"], "127.0.0.1/32",
+                "{id}"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_is_kept_and_what_travels_is_encrypted() {
+    for (id, cache) in of_kind("AWS::ElastiCache::ReplicationGroup") {
+        for flag in ["AtRestEncryptionEnabled", "TransitEncryptionEnabled"] {
+            assert_eq!(cache["Properties"][flag], true, "{id} {flag}");
+        }
+        assert_eq!(
+            cache["Properties"]["UserGroupIds"],
+            json!([{"Ref": "CacheUsers"}])
+        );
+    }
+    for (id, cache) in of_kind("AWS::ElastiCache::ServerlessCache") {
+        assert_eq!(
+            cache["Properties"]["UserGroupId"],
+            json!({"Ref": "CacheUsers"}),
+            "{id}"
+        );
+    }
+    for (id, instance) in of_kind("AWS::RDS::DBInstance") {
+        let properties = &instance["Properties"];
+        let copied = properties.get("SourceDBInstanceIdentifier").is_some();
+        assert!(copied || properties["StorageEncrypted"] == true, "{id}");
+        assert_eq!(properties["EnableIAMDatabaseAuthentication"], true, "{id}");
+    }
+    for (id, proxy) in of_kind("AWS::RDS::DBProxy") {
+        assert_eq!(proxy["Properties"]["RequireTLS"], true, "{id}");
+        assert_eq!(proxy["Properties"]["DefaultAuthScheme"], "IAM_AUTH", "{id}");
+    }
+    for (id, queue) in of_kind("AWS::SQS::Queue") {
+        assert_eq!(queue["Properties"]["SqsManagedSseEnabled"], true, "{id}");
+    }
+    assert_eq!(
+        resources()["RulesTopic"]["Properties"]["KmsMasterKeyId"],
+        "alias/aws/sns"
+    );
+    for (id, function) in of_kind("AWS::Lambda::Function") {
+        for (name, value) in function["Properties"]["Environment"]["Variables"]
+            .as_object()
+            .into_iter()
+            .flatten()
+        {
+            let text = value.to_string();
+            assert!(
+                !text.contains("redis://") && !text.contains("redis+cluster://"),
+                "{id} {name}: {text}"
+            );
+            assert!(
+                !text.contains("postgres://") || text.contains("sslmode=require"),
+                "{id} {name}: {text}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_database_is_neither_deleted_by_mistake_nor_without_a_snapshot() {
+    for (id, instance) in of_kind("AWS::RDS::DBInstance") {
+        assert_eq!(instance["DeletionPolicy"], "Snapshot", "{id}");
+        assert_eq!(instance["UpdateReplacePolicy"], "Snapshot", "{id}");
+    }
+    let instance = &resources()["DatabaseInstance"]["Properties"];
+    assert_eq!(instance["DeletionProtection"], "true");
+    assert_eq!(instance["MultiAZ"], "true");
+    let owner = &resources()["DatabaseOwner"];
+    assert_eq!(owner["DeletionPolicy"], "Retain");
+}
+
+#[test]
+fn one_node_may_fail() {
+    let nodes = &resources()["CacheNodes"]["Properties"];
+    assert_eq!(nodes["AutomaticFailoverEnabled"], true);
+    assert_eq!(nodes["MultiAZEnabled"], true);
+    let alone = &deployed(json!({"CacheReplicas": "0"}))["Resources"]["CacheNodes"]["Properties"];
+    assert_eq!(alone["AutomaticFailoverEnabled"], false);
+    assert_eq!(alone["MultiAZEnabled"], false);
+    let cluster = json!({"CacheReplicas": "0", "CacheClusterMode": "enabled", "CacheShards": "2"});
+    let cluster = &deployed(cluster)["Resources"]["CacheNodes"]["Properties"];
+    assert_eq!(cluster["AutomaticFailoverEnabled"], true);
+    assert_eq!(cluster["NumNodeGroups"], "2");
+}
+
+#[test]
+fn the_schema_comes_before_who_reads_and_they_before_who_writes() {
+    for function in ["AuthorizerFunction", "CheckFunction", "RefreshFunction"] {
+        let tags = resources()[function]["Properties"]["Tags"]
+            .as_array()
+            .unwrap();
+        let wait = tags.iter().find(|tag| tag["Key"] == "weir-schema").unwrap();
+        assert_eq!(wait["Value"], json!({"Ref": "Migration"}), "{function}");
+    }
+    for function in ["RulesFunction", "ClientsFunction"] {
+        let after = &resources()[function]["DependsOn"];
+        assert_eq!(
+            after,
+            &json!(["AuthorizerFunction", "CheckFunction", "RefreshFunction"])
+        );
+    }
+    let version = resources()["Migration"]["Properties"]["Version"]["Ref"]
+        .as_str()
+        .unwrap();
+    assert_eq!(resources()[version]["Type"], "AWS::Lambda::Version");
+    let migrate = &resources()["MigrateFunction"]["Properties"]["Environment"]["Variables"];
+    let through_proxy = deployed(json!({"DatabaseProxy": "true"}));
+    let as_well =
+        &through_proxy["Resources"]["MigrateFunction"]["Properties"]["Environment"]["Variables"];
+    assert_eq!(as_well["DATABASE_URL"], migrate["DATABASE_URL"]);
+    assert!(
+        migrate["DATABASE_URL"]
+            .to_string()
+            .contains("DatabaseInstance.Endpoint.Address")
+    );
+}
+
+/// The variables that the README names, each with the functions that read it.
+fn documented() -> BTreeMap<String, BTreeSet<String>> {
+    let settings = include_str!("../../README.md");
+    let settings = settings.split("## Settings").nth(1).unwrap();
+    let settings = settings.split("\n## ").next().unwrap();
+    let mut of: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for row in settings.lines().filter(|line| line.starts_with("| `")) {
+        let mut cells = row.split('|').skip(1);
+        let (names, functions) = (cells.next().unwrap(), cells.next().unwrap());
+        let functions = match functions.trim().strip_prefix("as `") {
+            Some(other) => of[other.trim_end_matches('`')].clone(),
+            None => [
+                "authorizer",
+                "check",
+                "rules",
+                "clients",
+                "refresh",
+                "migrate",
+            ]
+            .into_iter()
+            .filter(|function| functions.contains(function) || functions.trim() == "all")
+            .map(str::to_owned)
+            .collect(),
+        };
+        for name in names.split('`').skip(1).step_by(2) {
+            of.insert(name.to_owned(), functions.clone());
+        }
+    }
+    assert!(of.len() > 20, "{of:?}");
+    of
+}
+
+fn variables(parameters: Value, function: &str) -> &'static Map<String, Value> {
+    let mut letters = function.chars();
+    let id: String = letters
+        .next()
+        .unwrap()
+        .to_uppercase()
+        .chain(letters)
+        .collect();
+    let id = format!("{id}Function");
+    let variables =
+        &deployed(parameters)["Resources"][id]["Properties"]["Environment"]["Variables"];
+    variables.as_object().unwrap()
+}
+
+#[test]
+fn every_setting_can_be_set_by_a_parameter_save_one_for_a_developers_machine() {
+    for (name, functions) in documented() {
+        for function in functions {
+            let set = variables(json!({"LogLevel": "info"}), &function).contains_key(&name);
+            // Whoever could reach the check API would ask about everyone.
+            assert_eq!(set, name != "CHECK_ANONYMOUS", "{function} {name}");
+        }
+    }
+}
+
+#[test]
+fn no_function_is_told_what_it_does_not_read() {
+    let documented = documented();
+    for function in [
+        "authorizer",
+        "check",
+        "rules",
+        "clients",
+        "refresh",
+        "migrate",
+    ] {
+        for name in variables(json!({"LogLevel": "info"}), function).keys() {
+            let known = documented.get(name).is_some_and(|of| of.contains(function));
+            assert!(known, "{function} does not read {name}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_left_empty_is_as_if_it_were_not_set() {
+    for function in [
+        Function::Authorizer,
+        Function::Check,
+        Function::Rules,
+        Function::Clients,
+        Function::Refresh,
+        Function::Migrate,
+    ] {
+        let stores = [
+            "REDIS_URL",
+            "REDIS_AUTH",
+            "DATABASE_URL",
+            "DATABASE_AUTH",
+            "RULES_TOPIC_ARN",
+        ];
+        let mut all: BTreeMap<_, _> = variables(json!({}), function.name())
+            .iter()
+            .filter(|(name, _)| !stores.contains(&name.as_str()))
+            .map(|(name, value)| (name.clone(), value.as_str().unwrap_or_default().to_owned()))
+            .collect();
+        all.insert("REDIS_URL".to_owned(), "memory://".to_owned());
+        all.insert("DATABASE_URL".to_owned(), "memory://".to_owned());
+        let container = Container::start(function, all).await;
+        let ready = container.ready().await;
+        assert_eq!(ready, Ok(()), "{}: {}", function.name(), container.logs());
     }
 }
