@@ -1,6 +1,6 @@
 # What there is to do here. Each target works on a fresh Debian with Rust; elsewhere `make setup` says what it misses.
 
-.PHONY: help setup run watch test chaos lint
+.PHONY: help setup run watch test chaos lint scan deploy
 
 help:
 	@grep -E '^[a-z]+:.*#' $(MAKEFILE_LIST) | sed 's/:.*#/\t/'
@@ -26,4 +26,13 @@ lint: setup # formatting, clippy, documentation, dependencies, template
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --document-private-items --locked
 	scripts/check-dependencies
-	.tools/venv/bin/cfn-lint --regions us-east-1 -- template.yaml
+	.tools/venv/bin/cfn-lint --regions us-east-1 -- template.yaml docs/*.yaml
+
+scan: # the template by checkov
+	@scripts/install-sam
+	scripts/scan-template
+
+deploy: # to AWS, by the credentials of the AWS CLI; asks for parameters the first time; ARGS='--guided' asks again
+	@scripts/install-tools
+	@scripts/install-sam
+	scripts/deploy $(ARGS)

@@ -408,11 +408,15 @@ fn choices() -> Vec<Value> {
             "ExampleApi": "false", "AccessLogs": "true", "AuthorizerReservedConcurrency": "10",
             "AuthorizerProvisionedConcurrency": "2", "RefreshConcurrency": "0", "LogLevel": "debug",
         }),
+        json!({
+            "DomainName": "api.example.com", "DomainZoneId": "Z0123456789ABCDEFGHIJ", "GatewayRateLimit": "100",
+            "DomainCertificateArn": "arn:aws:acm:us-east-1:123456789012:certificate/01234567-89ab-4def-8123-456789abcdef",
+        }),
     ];
     let mut all = Vec::new();
     for (c, cache) in caches.iter().enumerate() {
         for (d, database) in databases.iter().enumerate() {
-            let (network, other) = (&networks[(c + d) % 4], &others[d % 2]);
+            let (network, other) = (&networks[(c + d) % 4], &others[(c + d) % 3]);
             all.push(together([cache, database, network, other]));
         }
     }
@@ -1019,4 +1023,45 @@ async fn what_is_left_empty_is_as_if_it_were_not_set() {
         let ready = container.ready().await;
         assert_eq!(ready, Ok(()), "{}: {}", function.name(), container.logs());
     }
+}
+
+#[test]
+fn an_api_of_ones_own_is_attached_as_the_templates_is() {
+    let context = serde_json::to_value(authorizer::answer::Context::default()).unwrap();
+    for (text, uncached) in [
+        (
+            include_str!("../../docs/attach-sam.yaml"),
+            "ReauthorizeEvery: 0",
+        ),
+        (
+            include_str!("../../docs/attach-openapi.yaml"),
+            "authorizerResultTtlInSeconds: 0",
+        ),
+        (
+            include_str!("../../docs/attach-cloudformation.yaml"),
+            "AuthorizerResultTtlInSeconds: 0",
+        ),
+    ] {
+        assert!(text.contains(uncached));
+        assert!(!text.contains("IdentitySource") && !text.contains("identitySource"));
+        let keys = text.split("context.authorizer.").skip(1).map(|rest| {
+            let end = rest.find(|letter: char| !letter.is_ascii_alphanumeric());
+            &rest[..end.unwrap_or(rest.len())]
+        });
+        let keys: BTreeSet<_> = keys.collect();
+        assert!(keys.contains("retryAfter") && keys.contains("rateLimit"));
+        for key in keys {
+            assert!(context.get(key).is_some(), "nobody emits {key}");
+        }
+    }
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .unwrap();
+    let linted = std::process::Command::new(root.join(".tools/venv/bin/cfn-lint"))
+        .args(["--regions", "us-east-1", "--", "docs/*.yaml"])
+        .current_dir(root)
+        .output()
+        .unwrap();
+    let found = String::from_utf8_lossy(&linted.stdout);
+    assert!(linted.status.success() && found.is_empty(), "{found}");
 }
