@@ -222,6 +222,8 @@ fn it_may_send_what_the_sources_send_and_no_more() {
     // There are no sentinels in ElastiCache; of a cluster only one thing is asked.
     assert!(wanted.remove("sentinel") && wanted.remove("cluster"));
     wanted.insert("cluster|slots".to_owned());
+    // How a server is.
+    wanted.insert("info".to_owned());
     let access = access_string("weir");
     let mut words = access.split(' ');
     assert_eq!(words.next(), Some("on"));
