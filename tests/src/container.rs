@@ -144,6 +144,12 @@ impl Container {
         self.child.lock().unwrap().resume();
     }
 
+    /// Ends the process as Lambda does with one that it does not need any more: by SIGTERM, and waits until it is gone. Lambda would
+    /// not wait for longer than half a second.
+    pub fn shut_down(&self) {
+        self.child.lock().unwrap().end(End::Terminate);
+    }
+
     /// Kills the process, as Lambda does with one that is over time.
     pub fn kill(&self) {
         self.child.lock().unwrap().end(End::Kill);

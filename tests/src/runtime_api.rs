@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    future::pending,
     net::{Ipv4Addr, SocketAddr},
     sync::{
         Arc, Mutex,
@@ -18,7 +19,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{get, post},
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::{
     net::TcpListener,
     sync::{Mutex as AsyncMutex, mpsc, oneshot, watch},
@@ -72,6 +73,9 @@ impl RuntimeApi {
             )
             .route("/2018-06-01/runtime/invocation/{id}/error", post(error))
             .route("/2018-06-01/runtime/init/error", post(init_error))
+            .route("/2020-01-01/extension/register", post(register))
+            // Of no event that an extension could be told.
+            .route("/2020-01-01/extension/event/next", get(pending::<Response>))
             .with_state(Arc::clone(&shared));
         let server = tokio::spawn(async move {
             axum::serve(listener, router).await.unwrap();
@@ -171,6 +175,16 @@ async fn init_error(State(shared): State<Arc<Shared>>, body: Bytes) -> StatusCod
     let failed = Err(FunctionError::read(&body));
     shared.start.send_replace(Some(failed));
     StatusCode::ACCEPTED
+}
+
+async fn register() -> Response {
+    let function =
+        json!({ "functionName": "test", "functionVersion": "$LATEST", "handler": "bootstrap" });
+    let identifier = [(
+        "lambda-extension-identifier",
+        "00000000-0000-4000-8000-000000000000",
+    )];
+    (identifier, function.to_string()).into_response()
 }
 
 impl Shared {

@@ -39,6 +39,7 @@ mod known_answers;
 mod liars;
 mod lines;
 mod lost;
+mod metrics;
 mod migrations;
 mod openapi;
 mod operations;

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use aws::metrics::{PENDING_ANNOUNCEMENTS, WRITES};
 use aws::sns::{PUBLISH_DEADLINE, Topic};
 use serde::Serialize;
 use serde_json::json;
@@ -47,6 +48,15 @@ impl Propagation {
 impl Announcer {
     /// Announces a revision, never the change itself: whoever hears of it reads the database. Takes two seconds at most.
     pub(crate) async fn announce(&self, revision: u64) -> Propagation {
+        let propagation = self.tell(revision).await;
+        WRITES.add(1);
+        if propagation == Propagation::Pending {
+            PENDING_ANNOUNCEMENTS.add(1);
+        }
+        propagation
+    }
+
+    async fn tell(&self, revision: u64) -> Propagation {
         let outcome = match self {
             Announcer::Sns(topic) => topic
                 .publish(&json!({"revision": revision}).to_string())

@@ -10,8 +10,9 @@ pub mod identity;
 pub mod proxies;
 pub mod tokens;
 
+use aws::metrics::ANONYMOUS_LIMITED;
 use lambda_runtime::Diagnostic;
-use limiter::{Config, Limiter, Refusal, Request, Verdict, Who};
+use limiter::{Config, Limiter, Refusal, Request, Verdict, Who, conclude};
 use limits::{counters::Operation, settings::Settings};
 
 pub use answer::Answer;
@@ -144,7 +145,8 @@ impl Authorizer {
         let who = match shown {
             Shown::Key(key) => {
                 if options.failures.exhausted(address) && !self.limiter.knows(key) {
-                    return Verdict::Refused(Refusal::Unknown);
+                    ANONYMOUS_LIMITED.add(1);
+                    return conclude(Verdict::Refused(Refusal::Unknown));
                 }
                 Who::Key(key)
             }
@@ -158,10 +160,10 @@ impl Authorizer {
                 }
                 Err(Unverified::Wrong) => {
                     options.failures.note(address);
-                    return Verdict::Refused(Refusal::Unknown);
+                    return conclude(Verdict::Refused(Refusal::Unknown));
                 }
                 // Not called wrong: it may be good.
-                Err(Unverified::NoKeys) => return Verdict::StoreOut,
+                Err(Unverified::NoKeys) => return conclude(Verdict::StoreOut),
             },
             Shown::Address => Who::Address,
             Shown::Nothing => Who::Nobody,

@@ -1,5 +1,7 @@
 //! What the container of every function does alike: it answers events until Lambda ends it, and tells what it counted.
 
+mod end;
+
 use std::fmt::Debug;
 
 use lambda_runtime::{Diagnostic, Error, LambdaEvent, run_concurrent, service_fn};
@@ -19,6 +21,10 @@ where
     A: Serialize + Send + 'static,
     Failure: Into<Diagnostic> + Debug + Send + 'static,
 {
+    // Who is not told serves all the same; what is counted after the last flush is lost then.
+    if let Err(error) = end::at_end(metrics::flush).await {
+        tracing::warn!(%error, "nobody will tell this container of its end");
+    }
     metrics::note_ready();
     // In a box: what futures hold futures that hold others goes deeper than the compiler follows.
     Box::pin(run_concurrent(service_fn(move |event| {

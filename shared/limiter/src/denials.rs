@@ -9,6 +9,7 @@ use std::num::NonZeroUsize;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use aws::metrics;
 use foldhash::fast::RandomState;
 use limits::counters::{Answer, admitted};
 use limits::rule_set::MOST_MET;
@@ -132,6 +133,7 @@ impl Denials {
         kept.put(self.key(stamp, buckets), denial);
         if kept.len() > MOST_DENIALS.get() {
             kept.pop_lru();
+            metrics::CACHE_EVICTIONS.add(1);
         }
     }
 

@@ -6,6 +6,7 @@ use std::num::NonZeroUsize;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use aws::metrics;
 use limits::counters::{Answer, Counters, Operation};
 use limits::moment::unix_us;
 use limits::rule::OnFailure;
@@ -102,6 +103,7 @@ impl Fallback {
         };
         let mut counters = self.counters.lock().unwrap_or_else(PoisonError::into_inner);
         let answers = counters.ask(operation, &buckets, now_us);
+        metrics::CACHE_EVICTIONS.add(counters.take_dropped());
         drop(counters);
         let each = counted.into_iter().zip(&buckets).zip(&costs).zip(answers);
         each.map(|(((each, bucket), cost), answer)| local(each, bucket, *cost, answer))

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use aws::metrics;
 use limits::counters::Operation;
 use limits::rule::OnFailure;
 use limits::rule_set::{Caller, MOST_MET};
@@ -59,6 +60,8 @@ impl Limiter {
         deadline: Instant,
         stale: bool,
     ) -> Result<Verdict, Failure> {
+        // What is counted of calls is not of those who only look, or want to know why.
+        let is_call = known.operation.takes() && known.sheet.is_none();
         let client = known.client;
         let owners = Owners {
             client: client.as_deref(),
@@ -73,11 +76,12 @@ impl Limiter {
         let applicable = view.rules.applicable(known.resource, &caller);
         let met = applicable.active.len() + applicable.shadow.len();
         if met > MOST_MET {
-            tracing::warn!(
-                crowded_calls = 1,
-                met,
-                "a call meets more rules than it should"
-            );
+            if is_call {
+                metrics::CROWDED_CALLS.add(1);
+            }
+            if self.crowded.is_due() {
+                tracing::warn!(met, "a call meets more rules than it should");
+            }
         }
         let mut plan = Plan::new(&applicable, known.default_limit, &owners, known.tokens);
         let settled = plan.is_settled();
@@ -156,7 +160,16 @@ impl Limiter {
                 } else {
                     Vec::new()
                 };
-                decided(plan.fallen_back(client, &locals))
+                let decision = plan.fallen_back(client, &locals);
+                if is_call && !settled && !withheld {
+                    let outcome = match (falls_back, decision.allowed) {
+                        (false, _) => &metrics::FAILED_OPEN,
+                        (true, true) => &metrics::FALLBACK_ALLOWED,
+                        (true, false) => &metrics::FALLBACK_THROTTLED,
+                    };
+                    outcome.add(1);
+                }
+                decided(decision)
             }
         }
     }
@@ -203,6 +216,7 @@ impl Limiter {
         if asking.repeats
             && let Some((answers, since)) = self.denials.recall(asking.epoch, &plan.buckets)
         {
+            metrics::DENY_CACHE_HITS.add(1);
             return Ok((Reply::Answers(answers), since));
         }
         let call = Call {

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use aws::metrics;
 use limits::counters::Operation;
 use limits::{Lane, Quota, Resource};
 use limits_redis::{Store, StoreError};
@@ -16,8 +17,10 @@ use crate::explain::{Sheet, Supposition};
 use crate::fallback::Fallback;
 use crate::judge::Known;
 use crate::looks::Looks;
+use crate::news::News;
 use crate::pair::Pair;
 use crate::registry::Registry;
+use crate::tally;
 use crate::view::{View, Views};
 use crate::who::{Who, unregistered};
 
@@ -44,6 +47,17 @@ pub(crate) enum Question<'a> {
     Supposition(&'a Supposition<'a>, &'a Sheet),
 }
 
+impl Question<'_> {
+    /// Whether it is a call, and no look at what one would be told.
+    fn is_call(&self) -> bool {
+        match self {
+            Question::Request(request) => request.operation.takes(),
+            Question::Pair(_) => true,
+            Question::Supposition(..) => false,
+        }
+    }
+}
+
 /// Decides requests. One in a container, shared by all that it does at once.
 #[derive(Debug)]
 pub struct Limiter {
@@ -55,6 +69,9 @@ pub struct Limiter {
     pub(crate) denials: Denials,
     pub(crate) fallback: Fallback,
     between_services: Quota,
+    failing: News,
+    stale: News,
+    pub(crate) crowded: News,
 }
 
 /// Why a try ended without a verdict.
@@ -99,6 +116,9 @@ impl Limiter {
             store,
             registry: Registry::default(),
             looks: Looks::default(),
+            failing: News::default(),
+            stale: News::default(),
+            crowded: News::default(),
         }
     }
 
@@ -138,7 +158,17 @@ impl Limiter {
 
     /// Decides a request: who is it, which rules apply, is there room; once more where the container was behind.
     pub async fn decide(&self, request: &Request<'_>) -> Verdict {
-        self.answer(Question::Request(request)).await
+        let call = tally::Call {
+            since: Instant::now(),
+            address: request.address,
+            service: None,
+        };
+        let question = Question::Request(request);
+        let verdict = self.answer(question).await;
+        if question.is_call() {
+            tally::note(&verdict, &call);
+        }
+        verdict
     }
 
     pub(crate) async fn answer(&self, question: Question<'_>) -> Verdict {
@@ -160,7 +190,7 @@ impl Limiter {
         };
         let lost = self.views.is_lost();
         if lost {
-            tracing::error!(stale_decisions = 1, "these rules are of what was lost");
+            self.note_stale(question, || "these rules are of what was lost".to_owned());
         }
         match self.attempt(question, &view, deadline, lost).await {
             Ok(verdict) => return verdict,
@@ -180,15 +210,14 @@ impl Limiter {
                     // A lane may be newer than all that is published, until that is told again: nothing to be had by asking on.
                     let nothing_new = view.stamp <= behind;
                     if nothing_new {
-                        tracing::error!(
-                            stale_decisions = 1,
-                            "a lane is newer than what is published"
-                        );
+                        self.note_stale(question, || {
+                            "a lane is newer than what is published".to_owned()
+                        });
                     }
                     (view, nothing_new)
                 }
                 Err(error) => {
-                    tracing::error!(%error, stale_decisions = 1, "could not catch up");
+                    self.note_stale(question, || format!("could not catch up: {error}"));
                     match self.views.current() {
                         Some(view) => (view, true),
                         None => return Verdict::StoreOut,
@@ -267,11 +296,21 @@ impl Limiter {
         self.judge(known, view, deadline, stale).await
     }
 
+    /// Notes that a question is answered by rules that are known to be old.
+    fn note_stale(&self, question: Question<'_>, why: impl FnOnce() -> String) {
+        if question.is_call() {
+            metrics::STALE_DECISIONS.add(1);
+        }
+        if self.stale.is_due() {
+            tracing::error!(why = why(), "rules are not the newest");
+        }
+    }
+
     /// Notes that the store did not answer. That a server is out it tells itself; what else fails is told here, once a minute. A
     /// line for each request would drown that.
     pub(crate) fn note_failure(&self, error: &StoreError) {
         self.views.note_failure();
-        if !error.is_told() && self.views.failure_is_news() {
+        if !error.is_told() && self.failing.is_due() {
             tracing::warn!(%error, "Redis does not do what it is asked");
         } else {
             tracing::debug!(%error, "no answer from the store");

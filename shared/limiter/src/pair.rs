@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use crate::decision::{Party, Refusal, Verdict};
 use crate::judge::Known;
 use crate::limiter::{Failure, Limiter, Question};
+use crate::tally;
 use crate::view::View;
 use crate::who::Asker;
 
@@ -31,7 +32,16 @@ impl Limiter {
     /// Decides whether a service may call another, and counts the call. Refused where the asker may not ask, where the source is
     /// not registered, and where the destination is not, in this order: who is registered is told to none who may not ask.
     pub async fn decide_between(&self, pair: &Pair<'_>) -> Verdict {
-        self.answer(Question::Pair(pair)).await
+        let since = Instant::now();
+        let verdict = self.answer(Question::Pair(pair)).await;
+        let call = tally::Call {
+            since,
+            address: None,
+            // Where no destination is told, it is the asker, whose name is the registry's to tell.
+            service: pair.destination,
+        };
+        tally::note(&verdict, &call);
+        verdict
     }
 
     pub(crate) async fn attempt_pair(

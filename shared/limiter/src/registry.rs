@@ -3,6 +3,7 @@
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use aws::metrics;
 use limits::Client;
 use limits::registry::Name;
 use limits_redis::keys::hashed;
@@ -57,6 +58,9 @@ impl Registry {
     pub fn remember(&self, view: u64, name: Remembered, client: Option<Arc<Client>>) {
         let mut seen = self.seen();
         if seen.stamp == view {
+            if seen.entries.len() == MOST_NAMES.get() && !seen.entries.contains(&name.0) {
+                metrics::CACHE_EVICTIONS.add(1);
+            }
             seen.entries.put(name.0, client);
         }
     }

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use aws::metrics;
 use foldhash::HashMap;
 use limits::{Moment, Rule, RuleSet};
 use limits_redis::published::{PAGE, PublishedRule, read_chunk};
@@ -43,8 +44,6 @@ struct Doubt {
     trust: Trust,
     /// When that was last looked into.
     asked: Option<Moment>,
-    /// When it was last told of.
-    told: Option<Moment>,
 }
 
 /// How far the view in force is trusted.
@@ -61,9 +60,6 @@ enum Trust {
 
 /// How often a doubt is looked into at most.
 const PAUSE: Duration = Duration::from_secs(1);
-
-/// How often it is told of at most.
-const QUIET: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 struct Progress {
@@ -117,7 +113,8 @@ impl Views {
         registry: &Registry,
         patience: Duration,
     ) -> Result<Arc<View>, StoreError> {
-        let deadline = Instant::now() + patience;
+        let begun = Instant::now();
+        let deadline = begun + patience;
         let gate = timeout_at(deadline, self.catching_up.lock()).await;
         let mut progress = gate.map_err(|_| StoreError::Timeout)?;
         let since = match (self.current(), behind) {
@@ -153,7 +150,11 @@ impl Views {
         registry.catch_up(done.changes.stamp, done.changes.forget, &done.changes.names);
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         let view = Arc::make_mut(current.get_or_insert_default());
+        metrics::EPOCH_IN_FORCE.set(done.changes.stamp);
+        metrics::REVISION_IN_FORCE.set(done.changes.revision);
         view.apply(done, self.percent);
+        metrics::CATCH_UPS.add(1);
+        metrics::CATCH_UP_LATENCY.record_ms(begun.elapsed());
         if since == 0 {
             self.doubt().trust = Trust::Whole;
         }
@@ -185,16 +186,6 @@ impl Views {
         if doubt.trust == Trust::Whole {
             doubt.trust = Trust::Doubted;
         }
-    }
-
-    /// Whether that is to be told of, by whoever asks: once a minute.
-    pub(crate) fn failure_is_news(&self) -> bool {
-        let mut doubt = self.doubt();
-        let news = doubt.told.is_none_or(|at| at.elapsed() >= QUIET);
-        if news {
-            doubt.told = Some(Moment::now());
-        }
-        news
     }
 
     /// Whether the view in force is known to be of what was lost.

@@ -13,6 +13,7 @@
 --       the bodies of the first of them
 --       1 where so many chunks changed that none is listed and every one must be read: two hundred readers at once must not hold
 --       up a decision with long lists. So many names are not listed either: the registry view is then forgotten
+--       the revision of the database that is published; 0 where it cannot be read
 
 local MOST_LISTED = 500
 
@@ -46,4 +47,4 @@ local bodies = {}
 if #first > 0 then
   bodies = redis.call('HMGET', KEYS[2], unpack(first))
 end
-return { stamp, fresh and 1 or 0, forget and 1 or 0, names, chunks, bodies, every and 1 or 0 }
+return { stamp, fresh and 1 or 0, forget and 1 or 0, names, chunks, bodies, every and 1 or 0, tonumber(published) or 0 }

@@ -94,6 +94,7 @@ impl Memory {
             .collect();
         Some(Changes {
             stamp: state.stamp,
+            revision: state.head.map_or(0, |head| head.version.revision),
             fresh,
             forget,
             names,

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use aws::elasticache_token::ElastiCacheToken;
+use aws::metrics;
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
 use limits::moment::Moment;
@@ -215,7 +216,8 @@ impl Node {
         asking: bool,
         deadline: Instant,
     ) -> Result<Value, StoreError> {
-        if deadline <= Instant::now() {
+        let asked = Instant::now();
+        if deadline <= asked {
             return Err(StoreError::Timeout);
         }
         let admitted = self.breaker.admit().ok_or(StoreError::Paused)?;
@@ -227,6 +229,7 @@ impl Node {
         let answer = answer.await;
         let change = match &answer {
             Ok(Ok(_)) => {
+                metrics::REDIS_LATENCY.record_us(asked.elapsed());
                 self.answered();
                 admitted.succeeded()
             }
@@ -283,6 +286,7 @@ impl Node {
         let node = &self.address;
         match (change, error) {
             (Change::Opened, Some(error)) => {
+                metrics::BREAKER_OPENED.add(1);
                 tracing::warn!(%node, %error, "Redis is out, and left alone");
             }
             (Change::Closed, _) => tracing::info!(%node, "Redis answers again"),

@@ -29,6 +29,8 @@ pub const PAGE: usize = 10;
 pub struct Changes {
     /// The reader's number once it has read all of this: the head's stamp, in ms since 1970.
     pub stamp: u64,
+    /// The revision of the database that is published.
+    pub revision: u64,
     /// Whether the reader must begin with no rules.
     pub fresh: bool,
     /// Whether the reader must forget its whole registry view.
@@ -118,11 +120,13 @@ pub(crate) async fn changes(
         Vec<u16>,
         Vec<Option<Vec<u8>>>,
         bool,
+        u64,
     );
-    let (stamp, fresh, forget, names, chunks, bodies, every): Shape =
+    let (stamp, fresh, forget, names, chunks, bodies, every, revision): Shape =
         redis::from_redis_value(reply).map_err(malformed)?;
     Ok(Some(Changes {
         stamp,
+        revision,
         fresh,
         forget,
         names,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use aws::elasticache_token::{CacheName, ElastiCacheToken};
+use aws::metrics::{STORE_FAILURES, StoreFailure};
 use aws::signer::{Signer, by_role};
 use limits::registry::Name;
 use limits::settings::Settings;
@@ -68,6 +69,27 @@ impl StoreError {
         }
     }
 
+    /// What it is counted as; none where whoever asked knows another way.
+    pub(crate) fn failure(&self) -> Option<StoreFailure> {
+        Some(match self {
+            StoreError::Timeout => StoreFailure::Timeout,
+            StoreError::Paused => StoreFailure::Paused,
+            StoreError::Unserved => StoreFailure::Unserved,
+            StoreError::Astray => StoreFailure::Astray,
+            StoreError::IsCluster => StoreFailure::Refused,
+            StoreError::LaneLost => StoreFailure::Missing,
+            StoreError::Malformed(_) => StoreFailure::Malformed,
+            StoreError::Redis(error) => match Fault::of(error) {
+                Fault::NoScript | Fault::TryAgain => return None,
+                Fault::Moved(_) | Fault::Ask(_) => StoreFailure::Astray,
+                Fault::Demoted => StoreFailure::Demoted,
+                Fault::Unready => StoreFailure::Unready,
+                Fault::Refused => StoreFailure::Refused,
+                Fault::Lost => StoreFailure::Lost,
+            },
+        })
+    }
+
     /// Whether the keys of a call are parted between two servers: each by itself is found.
     pub(crate) fn is_parted(&self) -> bool {
         self.fault() == Some(Fault::TryAgain)
@@ -88,6 +110,16 @@ pub enum Store {
 pub struct RedisStore {
     pub(crate) servers: Topology,
     pub(crate) keys: Keys,
+}
+
+/// Counts an answer that tells nothing. Where servers gave none, [`Topology::ask`] has counted that.
+fn noted<T>(answer: Result<T, StoreError>) -> Result<T, StoreError> {
+    if let Err(error @ (StoreError::LaneLost | StoreError::Malformed(_))) = &answer
+        && let Some(kind) = error.failure()
+    {
+        STORE_FAILURES.add(kind);
+    }
+    answer
 }
 
 /// By whose role one logs in, and to which cache.
@@ -173,10 +205,10 @@ impl Store {
     /// # Errors
     /// Where there is no answer by `deadline`.
     pub async fn ask(&self, call: &Call<'_>, deadline: Instant) -> Result<Reply, StoreError> {
-        match self {
+        noted(match self {
             Store::Redis(redis) => redis.ask(call, deadline).await,
             Store::Memory(memory) => memory.ask(call),
-        }
+        })
     }
 
     /// Looks a name up in the registry, in one trip.
@@ -184,12 +216,12 @@ impl Store {
     /// # Errors
     /// Where there is no answer by `deadline`; a name is only ever absent beside an epoch.
     pub async fn lookup(&self, name: &Name, deadline: Instant) -> Result<Lookup, StoreError> {
-        match self {
+        noted(match self {
             Store::Redis(redis) => {
                 published::lookup(&redis.servers, &redis.keys, name, deadline).await
             }
             Store::Memory(memory) => memory.lookup(name),
-        }
+        })
     }
 
     /// What was published after the stamp `since`; 0 is a cold start. None where nothing is published.
@@ -201,12 +233,12 @@ impl Store {
         since: u64,
         deadline: Instant,
     ) -> Result<Option<Changes>, StoreError> {
-        match self {
+        noted(match self {
             Store::Redis(redis) => {
                 published::changes(&redis.servers, &redis.keys, since, deadline).await
             }
             Store::Memory(memory) => Ok(memory.changes(since)),
-        }
+        })
     }
 
     /// The bodies of chunks, in their order; none for one that is not there.
@@ -218,12 +250,12 @@ impl Store {
         chunks: &[u16],
         deadline: Instant,
     ) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
-        match self {
+        noted(match self {
             Store::Redis(redis) => {
                 published::chunks(&redis.servers, &redis.keys, chunks, deadline).await
             }
             Store::Memory(memory) => Ok(memory.chunks(chunks)),
-        }
+        })
     }
 }
 

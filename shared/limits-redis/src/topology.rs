@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use aws::elasticache_token::ElastiCacheToken;
+use aws::metrics::STORE_FAILURES;
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
 use limits::moment::Moment;
@@ -138,6 +139,12 @@ impl Topology {
                     if self.patient && passes(&error) && Instant::now() + RETRY < deadline =>
                 {
                     sleep(RETRY).await;
+                }
+                Err(error) => {
+                    if let Some(kind) = error.failure() {
+                        STORE_FAILURES.add(kind);
+                    }
+                    return Err(error);
                 }
                 answered => return answered,
             }

@@ -58,6 +58,7 @@ pub struct Counters {
     most: NonZeroUsize,
     // Without a bound of its own, for which it would set memory aside.
     buckets: LruCache<BucketName, Kept>,
+    dropped: u64,
 }
 
 #[derive(Debug)]
@@ -79,6 +80,7 @@ impl Counters {
         Self {
             most,
             buckets: LruCache::unbounded(),
+            dropped: 0,
         }
     }
 
@@ -147,6 +149,7 @@ impl Counters {
             let expired = oldest.is_some_and(|(_, kept)| kept.expires_us <= now_us);
             if (expired && self.buckets.len() >= MANY) || self.buckets.len() >= self.most.get() {
                 self.buckets.pop_lru();
+                self.dropped += u64::from(!expired);
             }
         }
     }
@@ -183,6 +186,11 @@ impl Counters {
     /// When a bucket is forgotten, in microseconds since 1970; none where it is not held.
     pub fn expires_us(&self, name: &BucketName) -> Option<u64> {
         self.buckets.peek(name).map(|kept| kept.expires_us)
+    }
+
+    /// How many buckets were dropped before their time since this was last asked: those who had them begin with full ones.
+    pub fn take_dropped(&mut self) -> u64 {
+        std::mem::take(&mut self.dropped)
     }
 
     /// How many buckets are held.
