@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 pub mod answer;
+mod aws_health;
 mod binaries;
 mod bridge;
 pub mod certificates;
@@ -21,6 +22,7 @@ mod sentinels;
 pub mod stores;
 pub mod template;
 
+pub use aws_health::{AwsHealth, Manner, Said};
 pub use binaries::Function;
 pub use bridge::Bridge;
 pub use container::{Container, FunctionError};

@@ -30,6 +30,7 @@ mod events;
 mod explain;
 mod failovers;
 mod forgeries;
+mod health;
 mod holds;
 mod hostile;
 mod iam_database;

@@ -354,7 +354,7 @@ async fn health_names_the_store_that_is_out_and_why_only_to_the_log() {
     let health = http("GET", "/health", "");
     let rules = region.container(Function::Rules).await;
     let (status, _, body) = ask(&rules, &health).await;
-    let well = json!({"status": "ok", "stores": {"database": "ok", "redis": "ok"}});
+    let well = json!({"status": "ok", "stores": {"database": "ok", "redis": "ok"}, "seen": null});
     assert_eq!((status, body), (200, well));
 
     let nowhere = "redis://:secret@127.0.0.1:1";

@@ -170,5 +170,5 @@ pub(crate) fn throttle() -> Operation {
 }
 
 pub(crate) fn health() -> Operation {
-    http_events::health::describe(&["redis"])
+    http_events::health::describe(&["redis"], [])
 }

@@ -23,6 +23,7 @@ use limiter::{Config, Decision, Limiter, Refusal, Request, Verdict, Who};
 use limits::Resource;
 use limits::counters::Operation;
 use limits::settings::Settings;
+use serde_json::Map;
 
 use crate::asker::Asker;
 use crate::question::Question;
@@ -143,7 +144,7 @@ async fn health(
         Ok(None) => Err("nothing is published there".to_owned()),
         Err(reason) => Err(reason),
     };
-    answer([("redis", redis)])
+    answer([("redis", redis)], Map::new())
 }
 
 async fn ask(

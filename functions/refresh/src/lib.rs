@@ -4,16 +4,20 @@
 //! lanes up, and goes round again until nothing differs. Two at once, twice, or in the wrong order converge.
 
 pub mod event;
+pub mod health;
 mod lanes;
 mod reconcile;
 
 use std::time::Duration;
 
+use aws::metrics;
 use lambda_runtime::Diagnostic;
 use limits_postgres::{Database, DatabaseError};
 use limits_redis::{Store, StoreError};
 use thiserror::Error;
 use tokio::time::{Instant, sleep};
+
+use crate::health::Examiner;
 
 /// How long a run waits for a database that has not yet what was announced, or what is published: a replica that lags.
 const REPLICA_PATIENCE: Duration = Duration::from_secs(10);
@@ -75,6 +79,12 @@ pub struct Report {
     pub entries: usize,
     /// Lanes moved.
     pub lanes: usize,
+    /// Lanes that had lost their data and were written again.
+    pub rebuilt: usize,
+    /// How often all was published anew, as a new history.
+    pub histories: u32,
+    /// How long the oldest change had waited when it was published, in milliseconds; none where there was no change.
+    pub lag_ms: Option<u64>,
 }
 
 /// The reconciler of one region.
@@ -109,8 +119,24 @@ impl Refresh {
     pub async fn run(&self, announced: u64) -> Result<Report, RefreshError> {
         let started = Instant::now();
         let mut report = Report::default();
+        let outcome = self.publish_all(announced, started, &mut report).await;
+        count(&report, started.elapsed(), outcome.is_ok());
+        outcome.map(|()| report)
+    }
+
+    /// Looks at the stores between which this is, as [`Examiner::look`] does.
+    pub async fn look(&self, examiner: &Examiner) {
+        examiner.look(&self.database, &self.store).await;
+    }
+
+    async fn publish_all(
+        &self,
+        announced: u64,
+        started: Instant,
+        report: &mut Report,
+    ) -> Result<(), RefreshError> {
         loop {
-            let round = match self.round(&mut report).await {
+            let round = match self.round(report).await {
                 Ok(false) if report.revision < announced => Err(RefreshError::Behind {
                     at: report.revision,
                     expected: announced,
@@ -118,7 +144,7 @@ impl Refresh {
                 round => round,
             };
             match round {
-                Ok(false) => return Ok(report),
+                Ok(false) => return Ok(()),
                 Ok(true) => report.rounds += 1,
                 // Another run began a new history meanwhile, or what this one went on from was lost: compare again.
                 Err(RefreshError::Store(StoreError::LaneLost)) => sleep(REPLICA_POLL).await,
@@ -132,4 +158,21 @@ impl Refresh {
             }
         }
     }
+}
+
+/// Counts a run, whatever became of it: what it has published is.
+fn count(report: &Report, took: Duration, well: bool) {
+    match well {
+        true => metrics::REFRESH_RUNS.add(1),
+        false => metrics::REFRESH_FAILURES.add(1),
+    }
+    metrics::REFRESH_LATENCY.record_ms(took);
+    if let Some(ms) = report.lag_ms {
+        metrics::REFRESH_LAG.record_ms(Duration::from_millis(ms));
+    }
+    metrics::CHUNKS_WRITTEN.add(report.chunks as u64);
+    metrics::ENTRIES_WRITTEN.add(report.entries as u64);
+    metrics::LANES_MOVED.add(report.lanes as u64);
+    metrics::LANES_REBUILT.add(report.rebuilt as u64);
+    metrics::REBUILDS.add(report.histories.into());
 }

@@ -5,12 +5,14 @@
 
 use std::collections::BTreeSet;
 
+use aws::metrics;
 use limits::moment::unix_us;
 use limits::registry::Name;
 use limits::{CHUNKS, Lane};
 use limits_postgres::{Changes, Head};
 use limits_redis::publish::{End, chunk_body};
 use limits_redis::{LaneState, Page, Published, Version};
+use tokio::time::Instant;
 
 use crate::lanes::Written;
 use crate::{Refresh, RefreshError, Report};
@@ -30,7 +32,10 @@ impl Refresh {
             id: head.change,
         });
         let changes = self.database.changes(since).await?;
-        report.revision = changes.head.revision;
+        let read = Instant::now();
+        report.revision = published.map_or(0, |head| head.version.revision);
+        metrics::REVISION_IN_DATABASE.set(changes.head.revision);
+        metrics::REVISION_PUBLISHED.set(report.revision);
 
         // One that was begun and not ended must be: what is written of it already outranks what is published.
         let begun = published.is_some_and(|head| head.building > head.version.history);
@@ -50,6 +55,10 @@ impl Refresh {
         };
         let written = self.write_lanes(&lanes, history).await?;
         report.entries += written.entries;
+        match fresh {
+            true => report.histories += 1,
+            false => report.rebuilt += written.rebuilt.len(),
+        }
 
         let newest_lane = lanes
             .iter()
@@ -98,6 +107,11 @@ impl Refresh {
         let to = stamp.or(published.map(|head| head.stamp)).unwrap_or(0);
         self.store.move_lanes(to, &moves).await?;
         report.lanes += moves.len();
+        report.revision = end.revision;
+        metrics::REVISION_PUBLISHED.set(end.revision);
+        let lag = changes.oldest.map(|oldest| oldest + read.elapsed());
+        let lag_ms = lag.map(|lag| u64::try_from(lag.as_millis()).unwrap_or(u64::MAX));
+        report.lag_ms = report.lag_ms.max(lag_ms);
         Ok(publish || !moves.is_empty())
     }
 

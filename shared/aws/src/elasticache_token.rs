@@ -22,6 +22,19 @@ pub struct CacheName {
     serverless: bool,
 }
 
+impl CacheName {
+    /// Without what says that it is serverless.
+    #[cfg(feature = "cache-health")]
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    #[cfg(feature = "cache-health")]
+    pub(crate) fn is_serverless(&self) -> bool {
+        self.serverless
+    }
+}
+
 impl FromStr for CacheName {
     type Err = String;
 

@@ -1,9 +1,15 @@
 //! What talks to AWS itself; by feature, so that a function takes only what it needs.
 
+#[cfg(feature = "cache-health")]
+pub mod cache_health;
 #[cfg(feature = "container")]
 pub mod container;
+#[cfg(feature = "database-health")]
+pub mod database_health;
 #[cfg(feature = "redis-token")]
 pub mod elasticache_token;
+#[cfg(any(feature = "cache-health", feature = "database-health"))]
+pub mod health;
 #[cfg(feature = "https")]
 pub mod https;
 #[cfg(feature = "events")]
@@ -14,6 +20,8 @@ pub mod logs;
 pub mod metrics;
 #[cfg(feature = "rds-token")]
 pub mod rds_token;
+#[cfg(any(feature = "cache-health", feature = "database-health", feature = "sns"))]
+mod sdk;
 #[cfg(feature = "signed-requests")]
 pub mod signed_requests;
 #[cfg(any(

@@ -3,12 +3,10 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use aws_config::retry::RetryConfig;
-use aws_config::timeout::TimeoutConfig;
-use aws_config::{BehaviorVersion, Region};
+use aws_config::Region;
 use aws_sdk_sns::error::DisplayErrorContext;
-use aws_smithy_http_client::tls::Provider;
-use aws_smithy_http_client::tls::rustls_provider::CryptoMode;
+
+use crate::sdk;
 
 /// How long one publish may take, credentials and connecting included. A write waits for it, and the schedule heals what it
 /// misses: better to say so than to wait.
@@ -65,22 +63,8 @@ impl Topic {
     /// Makes the client. Speaks to nobody yet; the SDK reads its own settings (credentials, `AWS_ENDPOINT_URL_SNS`) from the
     /// environment. The region is the topic's.
     pub async fn new(topic: TopicArn) -> Self {
-        let http = aws_smithy_http_client::Builder::new()
-            .tls_provider(Provider::Rustls(CryptoMode::Ring))
-            .build_https();
-        let config = aws_config::defaults(BehaviorVersion::latest())
-            .http_client(http)
-            .region(Region::new(topic.region))
-            // The deadline leaves no room for a second try that waits, and who asked can ask again.
-            .retry_config(RetryConfig::disabled())
-            .timeout_config(
-                TimeoutConfig::builder()
-                    .connect_timeout(PUBLISH_DEADLINE / 2)
-                    .operation_timeout(PUBLISH_DEADLINE)
-                    .build(),
-            )
-            .load()
-            .await;
+        let region = Region::new(topic.region);
+        let config = sdk::config(Some(region), PUBLISH_DEADLINE).await;
         Self {
             client: aws_sdk_sns::Client::new(&config),
             arn: topic.arn,

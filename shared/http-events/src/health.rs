@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use axum::http::header::CACHE_CONTROL;
 use axum::response::{IntoResponse, Response};
 use limits::Fault;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use tracing::error;
 
 use crate::openapi::{Answer, Operation, Shape};
@@ -18,8 +18,11 @@ use crate::problem::Problem;
 /// How long a store may take to answer: longer than it ever does in good health.
 const DEADLINE: Duration = Duration::from_secs(2);
 
-/// What there is to say of the operation, whose function works on these stores.
-pub fn describe(stores: &[&str]) -> Operation {
+/// What there is to say of the operation, whose function works on these stores, and tells more where all of them answer.
+pub fn describe(
+    stores: &[&str],
+    more: impl IntoIterator<Item = (&'static str, Shape)>,
+) -> Operation {
     let named = stores.iter().fold(Shape::object(), |shape, store| {
         shape.field(store, Shape::words(&["ok"]))
     });
@@ -29,6 +32,9 @@ pub fn describe(stores: &[&str]) -> Operation {
             "stores",
             named.meaning("Those that this function has been given."),
         );
+    let body = more
+        .into_iter()
+        .fold(body, |body, (name, shape)| body.field(name, shape));
     Operation::new("showHealth", "Whether the stores answer")
         .description("503 names those that do not; the log says why.")
         .answer(Answer::json(StatusCode::OK, "All do.", body))
@@ -48,12 +54,13 @@ pub async fn asked<T, E: Display>(
     }
 }
 
-/// What is answered where the stores answered so.
+/// What is answered where the stores answered so; with more, where all of them did.
 ///
 /// # Errors
 /// 503 where one is out.
 pub fn answer(
     stores: impl IntoIterator<Item = (&'static str, Result<(), String>)>,
+    more: Map<String, Value>,
 ) -> Result<Response, Problem> {
     let mut well = Map::new();
     let mut out = Vec::new();
@@ -71,6 +78,10 @@ pub fn answer(
     if !out.is_empty() {
         return Err(Problem::store_out("not all stores answer").with(out));
     }
-    let body = json!({"status": "ok", "stores": well});
+    let mut body = Map::from_iter([
+        ("status".to_owned(), Value::from("ok")),
+        ("stores".to_owned(), Value::Object(well)),
+    ]);
+    body.extend(more);
     Ok(([(CACHE_CONTROL, "no-store")], Json(body)).into_response())
 }

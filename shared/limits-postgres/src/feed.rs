@@ -68,6 +68,14 @@ impl Database {
         self.session().await?.head().await
     }
 
+    /// How far a replica is behind what is written at its primary; none where this is a primary, or nothing was ever replayed.
+    ///
+    /// # Errors
+    /// Where the database is out.
+    pub async fn replica_lag(&self) -> Result<Option<Duration>, DatabaseError> {
+        self.session().await?.replica_lag().await
+    }
+
     /// What changed since a head, in one snapshot.
     ///
     /// # Errors

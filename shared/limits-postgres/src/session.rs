@@ -1,5 +1,7 @@
 //! One conversation with a store, in the words that the operations are written in.
 
+use std::time::Duration;
+
 use limits::registry::{Name, Resets};
 use limits::rule::{Per, Status, Tier};
 use limits::{Client, Lane, Place};
@@ -198,6 +200,10 @@ impl Session {
 
     pub(crate) async fn head(&mut self) -> Answer<Head> {
         either!(self, c => c.head(), v => v.head())
+    }
+
+    pub(crate) async fn replica_lag(&mut self) -> Answer<Option<Duration>> {
+        either!(self, c => c.replica_lag(), _v => None)
     }
 
     pub(crate) async fn changes(&mut self, since: Option<Head>) -> Answer<Changes> {

@@ -149,6 +149,11 @@ impl Keys {
         self.of_rules("names")
     }
 
+    /// How the stores were when `refresh` last looked.
+    pub fn look(&self) -> String {
+        self.of_rules("look")
+    }
+
     /// All of the published rules: head, chunks, stamps, names.
     pub(crate) fn rules(&self) -> [String; 4] {
         [self.head(), self.chunks(), self.stamps(), self.names()]

@@ -11,6 +11,7 @@ mod breaker;
 mod fault;
 pub mod give;
 pub mod keys;
+pub mod look;
 pub mod memory;
 mod node;
 pub mod publish;
@@ -21,6 +22,7 @@ pub mod take;
 mod tls;
 mod topology;
 
+pub use look::{Look, Seen, Server};
 pub use publish::{LaneState, Page, Published, Version};
 pub use published::{Changes, Lookup};
 pub use store::{Store, StoreError};

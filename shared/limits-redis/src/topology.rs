@@ -13,7 +13,7 @@ use std::time::Duration;
 use aws::elasticache_token::ElastiCacheToken;
 use aws::metrics::STORE_FAILURES;
 use futures::FutureExt;
-use futures::future::{BoxFuture, Shared};
+use futures::future::{BoxFuture, Shared, try_join_all};
 use limits::moment::Moment;
 use redis::{Cmd, ToRedisArgs, Value};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
@@ -209,6 +209,27 @@ impl Topology {
             }
         }
         Err(StoreError::Astray)
+    }
+
+    /// Asks each server that is known to keep anything of ours the same, all at once.
+    ///
+    /// # Errors
+    /// Where one gives no answer by `deadline`.
+    pub(crate) async fn ask_each(
+        &self,
+        command: &Cmd,
+        deadline: Instant,
+    ) -> Result<Vec<Value>, StoreError> {
+        // Whoever is not known yet is looked for.
+        self.node(Place::Rules, deadline).await?;
+        let known = self.inner.known().places.clone();
+        let mut nodes: Vec<Arc<Node>> = Vec::new();
+        for node in known.into_iter().flatten() {
+            if !nodes.iter().any(|other| Arc::ptr_eq(other, &node)) {
+                nodes.push(node);
+            }
+        }
+        try_join_all(nodes.iter().map(|node| node.ask(command, false, deadline))).await
     }
 
     /// Calls a script by its hash, and once by its text where the server does not have it: that call was not executed, so nothing

@@ -34,7 +34,7 @@ impl<'a> Settings<'a> {
         match parse(text) {
             Ok(value) => Some(value),
             Err(detail) => {
-                self.faults.push(format!("{name} {detail}"));
+                self.fault(format!("{name} {detail}"));
                 None
             }
         }
@@ -78,9 +78,12 @@ impl<'a> Settings<'a> {
         })
     }
 
-    /// Notes a fault that no single reader finds.
+    /// Notes a fault that no single reader finds; the same one is told once.
     pub fn fault(&mut self, fault: impl Into<String>) {
-        self.faults.push(fault.into());
+        let fault = fault.into();
+        if !self.faults.contains(&fault) {
+            self.faults.push(fault);
+        }
     }
 
     /// # Errors

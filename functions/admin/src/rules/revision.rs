@@ -69,7 +69,7 @@ pub(crate) async fn handle(
 }
 
 /// A stamp, in ms since 1970, as a moment.
-fn at(stamp_ms: u64) -> String {
+pub(crate) fn at(stamp_ms: u64) -> String {
     let seconds = i64::try_from(stamp_ms / 1_000).unwrap_or(i64::MAX);
     OffsetDateTime::from_unix_timestamp(seconds)
         .map(moment::text)

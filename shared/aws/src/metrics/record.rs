@@ -43,6 +43,11 @@ impl Gauge {
         self.0.store(n.min(UNSET - 1), Ordering::Relaxed);
     }
 
+    /// Takes it back, where it is not known any more.
+    pub fn unset(&self) {
+        self.0.store(UNSET, Ordering::Relaxed);
+    }
+
     pub(super) fn read(&self) -> Option<u64> {
         Some(self.0.load(Ordering::Relaxed)).filter(|n| *n != UNSET)
     }

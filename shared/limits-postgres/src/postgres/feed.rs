@@ -37,6 +37,14 @@ const CHANGES: &str = "
         )
     FROM head, since";
 
+/// One that has replayed all that it was sent is not behind, however long nothing was written; one that nobody sends anything may be.
+const REPLICA_LAG: &str = "
+    SELECT CASE
+        WHEN NOT pg_is_in_recovery() THEN NULL
+        WHEN pg_last_wal_receive_lsn() = pg_last_wal_replay_lsn() AND EXISTS (SELECT FROM pg_stat_wal_receiver) THEN 0
+        ELSE floor(greatest(0, extract(epoch FROM clock_timestamp() - pg_last_xact_replay_timestamp())) * 1000)
+    END::bigint";
+
 const CHUNKS: &str = "
     SELECT head.revision, head.id, rules.chunk,
         to_jsonb(rules) - ARRAY['pattern', 'pattern_digest', 'head', 'chunk', 'created_at', 'updated_at']
@@ -99,6 +107,15 @@ impl Connection {
             .rows(STATEMENT_DEADLINE, "SELECT revision, id FROM head", &[])
             .await?;
         head_of(rows.first().ok_or_else(no_head)?)
+    }
+
+    pub(crate) async fn replica_lag(&mut self) -> Result<Option<Duration>, DatabaseError> {
+        let rows = self.rows(STATEMENT_DEADLINE, REPLICA_LAG, &[]).await?;
+        let lag: Option<i64> = match rows.first() {
+            Some(row) => column(row, 0)?,
+            None => None,
+        };
+        Ok(lag.map(|ms| Duration::from_millis(ms.unsigned_abs())))
     }
 
     pub(crate) async fn changes(&mut self, since: Option<Head>) -> Result<Changes, DatabaseError> {
