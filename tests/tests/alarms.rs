@@ -5,6 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use aws::metrics::{LIST, Metric};
 use serde_json::{Value, json};
 use tests::template::deployed;
+use tests::{Function, Operator};
+
+use crate::check::{event, send};
 
 const RUNBOOK: &str = include_str!("../../docs/operating.md");
 
@@ -72,7 +75,7 @@ pub(crate) fn alarms(template: &Value) -> BTreeMap<&str, &Value> {
 }
 
 /// A text with what only a deployment knows told by name: a resource by its logical id, what it gives as `Id.Attribute`.
-pub(crate) fn text(value: &Value) -> String {
+fn text(value: &Value) -> String {
     if let Some(text) = value.as_str() {
         return text.to_owned();
     }
@@ -497,6 +500,89 @@ fn no_two_widgets_are_in_one_place() {
             }
         }
     }
+}
+
+/// What a Contributor Insights rule makes of a log line: the contributor and what it adds, where the line is one of its.
+fn contribution(rule: &Value, line: &Value) -> Option<(Value, u64)> {
+    let field = |path: &Value| line.get(text(path).strip_prefix("$.").unwrap());
+    let contribution = &rule["Contribution"];
+    let matches = |filter: &Value| {
+        let found = field(&filter["Match"]);
+        match filter.get("In") {
+            Some(words) => found.is_some_and(|word| words.as_array().unwrap().contains(word)),
+            None => found.is_some() == filter["IsPresent"].as_bool().unwrap(),
+        }
+    };
+    if !contribution["Filters"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .all(matches)
+    {
+        return None;
+    }
+    let [key] = contribution["Keys"].as_array().unwrap().as_slice() else {
+        panic!("{rule}");
+    };
+    Some((
+        field(key).unwrap().clone(),
+        field(&contribution["ValueOf"]).unwrap().as_u64().unwrap(),
+    ))
+}
+
+/// Lines that a container of `check` has written of calls that were let through and denied.
+async fn lines() -> Vec<Value> {
+    let operator = Operator::new().await;
+    for service in ["billing", "orders"] {
+        operator.client(service, json!({})).await;
+    }
+    let once =
+        json!({"client": "billing", "resource": "orders", "limit": 1, "time_window": 86_400});
+    operator.rule(once).await;
+    let variables = [
+        ("CHECK_ANONYMOUS", "allow"),
+        ("METRICS_INTERVAL_SECONDS", "0"),
+    ];
+    let check = operator.container(Function::Check, &variables).await;
+    let mut question = event("POST", "/throttleRequest", "", None);
+    let body = json!({"SourceService": "billing", "DestinationService": "orders"});
+    question["body"] = body.to_string().into();
+    for status in [200, 429] {
+        assert_eq!(send(&check, &question).await.status, status);
+    }
+    check.logged("RuleThrottled").await;
+    let logs = check.logs();
+    logs.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+#[tokio::test]
+async fn contributor_insights_reads_what_containers_write() {
+    let template = whole();
+    let lines = lines().await;
+    let contributors = |id: &str| {
+        let rule = &of_type(template, "AWS::CloudWatch::InsightRule")[id];
+        let body: Value = serde_json::from_str(&text(&rule["RuleBody"])).unwrap();
+        let schema = json!({"Name": "CloudWatchLogRule", "Version": 1});
+        assert_eq!(body["Schema"], schema, "{id}");
+        assert_eq!(
+            (&body["LogFormat"], &body["AggregateOn"]),
+            (&json!("JSON"), &json!("Sum"))
+        );
+        let groups = of_type(template, "AWS::Logs::LogGroup");
+        for group in body["LogGroupNames"].as_array().unwrap() {
+            assert!(groups.contains_key(text(group).as_str()), "{id}: {group}");
+        }
+        let found = lines.iter().filter_map(|line| contribution(&body, line));
+        found.collect::<Vec<_>>()
+    };
+    assert_eq!(contributors("ThrottledClients"), [(json!("billing"), 1)]);
+    assert_eq!(contributors("ThrottledServices"), [(json!("orders"), 1)]);
+    let [(rule, 1)] = &contributors("HottestRules")[..] else {
+        panic!("{lines:?}");
+    };
+    assert_eq!(rule.as_str().unwrap().len(), 36);
 }
 
 #[test]

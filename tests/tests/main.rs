@@ -55,6 +55,7 @@ mod regions;
 mod resets;
 mod revisions;
 mod rules;
+mod runbook;
 mod servers;
 mod service_limits;
 mod services;

@@ -1,5 +1,6 @@
 //! How the stores were when `refresh` last looked, which operators are shown.
 
+use limits::moment::unix_us;
 use redis::Value;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
@@ -8,7 +9,7 @@ use crate::keys::Place;
 use crate::publish::PATIENCE;
 use crate::store::{RedisStore, Store, StoreError};
 
-/// How long a look is kept, in seconds: one that is old says that nobody looks any more.
+/// How old a look may be, in seconds: one that is older says that nobody looks any more.
 const KEPT_SECONDS: u64 = 24 * 60 * 60;
 
 /// What was seen in one look.
@@ -94,6 +95,10 @@ impl Look {
     }
 }
 
+fn is_recent(look: &Look) -> bool {
+    unix_us() / 1_000_000 < look.at + KEPT_SECONDS
+}
+
 impl Store {
     /// What each server that keeps anything of ours says of itself; in memory there is none.
     ///
@@ -150,11 +155,8 @@ impl RedisStore {
         let json = serde_json::to_string(look)
             .map_err(|_| StoreError::Malformed("a look that is no JSON"))?;
         let mut command = redis::cmd("SET");
-        command
-            .arg(self.keys.look())
-            .arg(json)
-            .arg("EX")
-            .arg(KEPT_SECONDS);
+        // It does not expire, since what expires is what Redis may evict, and evictions are counted from this.
+        command.arg(self.keys.look()).arg(json);
         let deadline = Instant::now() + PATIENCE;
         let servers = self.servers.patient();
         servers
@@ -169,7 +171,7 @@ impl RedisStore {
         let deadline = Instant::now() + PATIENCE;
         let servers = self.servers.patient();
         Ok(match servers.ask(Place::Rules, &command, deadline).await? {
-            Value::BulkString(json) => serde_json::from_slice(&json).ok(),
+            Value::BulkString(json) => serde_json::from_slice(&json).ok().filter(is_recent),
             _ => None,
         })
     }
