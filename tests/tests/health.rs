@@ -216,6 +216,17 @@ async fn a_serverless_cache_is_asked_about_as_such() {
 }
 
 #[tokio::test]
+async fn aws_is_not_asked_where_it_is_said_so_though_the_stores_have_names() {
+    let scene = Scene::with(&[("STORE_HEALTH", "false")]).await;
+    let metrics = scene.scheduled().await;
+    assert!(scene.aws.asked().is_empty());
+    assert_eq!(metrics.told("CacheHealthy"), &Value::Null);
+    assert_eq!(metrics.sum("HealthUnknown"), 0);
+    let seen = scene.seen().await;
+    assert_eq!(seen["servers"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
 async fn whatever_aws_does_instead_of_answering_a_run_publishes_and_says_that_it_does_not_know() {
     let scene = Scene::new().await;
     assert_eq!(scene.scheduled().await.told("CacheHealthy"), 1);

@@ -26,14 +26,15 @@ pub struct Examiner {
 }
 
 impl Examiner {
-    /// Reads `REDIS_CACHE_NAME` and `DATABASE_INSTANCE`; what is not set is not asked about. None where a fault was noted in
-    /// `settings`.
+    /// Reads `REDIS_CACHE_NAME` and `DATABASE_INSTANCE`; what is not set is not asked about, and nothing is with `STORE_HEALTH` false: a
+    /// cache is named for logging in too. None where a fault was noted in `settings`.
     pub fn read(settings: &mut Settings<'_>) -> Option<Self> {
         let cache = settings.or("REDIS_CACHE_NAME", None, |name| name.parse().map(Some));
         let database = settings.or("DATABASE_INSTANCE", None, |id| id.parse().map(Some));
+        let asks = settings.flag("STORE_HEALTH", true)?;
         Some(Self {
-            cache: cache?.map(CacheHealth::new),
-            database: database?.map(DatabaseHealth::new),
+            cache: cache?.filter(|_| asks).map(CacheHealth::new),
+            database: database?.filter(|_| asks).map(DatabaseHealth::new),
         })
     }
 

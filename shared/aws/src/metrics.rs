@@ -40,9 +40,7 @@ struct Started {
 pub fn start(settings: &mut Settings<'_>, function: Function) {
     let namespace = settings.or("METRICS_NAMESPACE", "Weir".to_owned(), namespace);
     let interval = settings.integer("METRICS_INTERVAL_SECONDS", 60, 0, 3600);
-    let by_rule = settings.or("METRICS_BY_RULE", false, |text| {
-        text.parse().map_err(|_| "must be true or false".to_owned())
-    });
+    let by_rule = settings.flag("METRICS_BY_RULE", false);
     if let (Some(namespace), Some(interval), Some(by_rule)) = (namespace, interval, by_rule) {
         STARTED.get_or_init(|| Started {
             at: Instant::now(),

@@ -78,6 +78,13 @@ impl<'a> Settings<'a> {
         })
     }
 
+    /// `name`, which is `true` or `false`; `default` where it is not set.
+    pub fn flag(&mut self, name: &str, default: bool) -> Option<bool> {
+        self.or(name, default, |text| {
+            text.parse().map_err(|_| "must be true or false".to_owned())
+        })
+    }
+
     /// Notes a fault that no single reader finds; the same one is told once.
     pub fn fault(&mut self, fault: impl Into<String>) {
         let fault = fault.into();
