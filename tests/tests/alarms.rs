@@ -129,9 +129,9 @@ impl Series {
             .split_once(") FROM SCHEMA(\"")
             .unwrap();
         let (namespace, dimension) = schema
-            .strip_suffix(')')
+            .strip_suffix("\")")
             .unwrap()
-            .split_once("\", ")
+            .split_once("\", \"")
             .unwrap();
         Some(Self {
             namespace: namespace.to_owned(),
@@ -430,7 +430,7 @@ fn the_dashboard_draws_what_exists() {
                     None => Series::drawn(metric).exists(template),
                     Some(search) if search.starts_with("SEARCH") => {
                         let kinds = format!(
-                            "SEARCH('{{{NAMESPACE},Function,Kind}} MetricName=\"StoreFailures\"', 'Sum', 60)"
+                            "SEARCH('{{\"{NAMESPACE}\",Function,Kind}} MetricName=\"StoreFailures\"', 'Sum', 60)"
                         );
                         assert_eq!(search, kinds);
                     }
