@@ -381,7 +381,7 @@ fn choices() -> Vec<Value> {
         "FollowedTopicArn": "arn:aws:sns:eu-west-1:123456789012:rules", "FollowedRegion": "eu-west-1",
         "FollowedDeadLettersArn": "arn:aws:sqs:eu-west-1:123456789012:dead",
     });
-    let copied = json!({"FollowedDatabaseArn": "arn:aws:rds:eu-west-1:123456789012:db:one"});
+    let copied = json!({"FollowedDatabaseArn": "arn:aws:rds:eu-west-1:123456789012:db:one", "FollowedRegion": "eu-west-1"});
     let existing =
         json!({"Database": "existing", "DatabaseUrl": "postgres://user:password@host/weir"});
     let databases = [
@@ -396,7 +396,8 @@ fn choices() -> Vec<Value> {
         }),
         together([&follows, &copied]),
         together([&follows, &existing]),
-        // It has stopped following.
+        // It has stopped following; then it is told who owns the database.
+        copied.clone(),
         together([
             &copied,
             &json!({"MigrationUrl": "postgres://owner:password@host/weir"}),
@@ -492,7 +493,7 @@ fn whatever_is_chosen_everything_that_is_meant_is_there() {
 fn cfn_lint_finds_nothing_in_what_each_choice_makes() {
     // Each cache, each network, and most databases: it takes its time.
     let all = choices();
-    let of_each: Vec<_> = (0..5).map(|at| &all[at * 9 + at * 2]).collect();
+    let of_each: Vec<_> = (0..5).map(|at| &all[at * 10 + at * 2]).collect();
     let found = translate(&json!(of_each), &["--lint"]);
     for (choice, findings) in of_each.iter().zip(found.as_array().unwrap()) {
         assert_eq!(findings, &json!([]), "{choice}");
@@ -696,22 +697,34 @@ fn a_region_that_follows_hears_the_other_ones_topic_and_writes_nothing() {
 
 #[test]
 fn a_region_that_stops_following_keeps_its_copy_which_follows_nobody_then() {
-    let template = deployed(json!({
-        "FollowedDatabaseArn": "arn:aws:rds:eu-west-1:123456789012:db:one", "MigrationUrl": "postgres://owner:password@host/weir",
-    }));
+    let copied = json!({
+        "FollowedDatabaseArn": "arn:aws:rds:eu-west-1:123456789012:db:one", "FollowedRegion": "eu-west-1",
+    });
+    let topic = json!({"FollowedTopicArn": "arn:aws:sns:eu-west-1:123456789012:rules"});
+    let owner = json!({"MigrationUrl": "postgres://owner:password@host/weir"});
+    let before = deployed(together([&copied, &topic]));
+    let template = deployed(copied.clone());
     let resources = template["Resources"].as_object().unwrap();
     assert!(!resources.contains_key("DatabaseInstance"));
-    let copy = &resources["DatabaseCopy"]["Properties"];
-    assert_eq!(copy.get("SourceDBInstanceIdentifier"), None);
-    assert_eq!(copy.get("SourceRegion"), None);
+    // Whatever else changed might have CloudFormation make another database, an empty one.
+    let mut copy = before["Resources"]["DatabaseCopy"].clone();
+    let of_copy = copy["Properties"].as_object_mut().unwrap();
+    assert!(of_copy.remove("SourceDBInstanceIdentifier").is_some());
+    assert_eq!(resources["DatabaseCopy"], copy);
     let rules = &resources["RulesFunction"]["Properties"]["Environment"]["Variables"];
     assert!(rules["DATABASE_URL"].to_string().contains("DatabaseCopy"));
     assert_eq!(rules["RULES_TOPIC_ARN"], json!({"Ref": "RulesTopic"}));
+    // Its schema is there; who owns it may be told later.
+    assert!(!resources.contains_key("Migration"));
+    assert!(!resources.contains_key("MigrateFunction"));
+    let resources = &deployed(together([&copied, &owner]))["Resources"];
     let migrate = &resources["MigrateFunction"]["Properties"]["Environment"]["Variables"];
     assert_eq!(
         migrate["DATABASE_URL"],
         "postgres://owner:password@host/weir"
     );
+    let after = resources["Migration"]["Properties"]["After"].as_array();
+    assert!(after.unwrap().contains(&json!({"Ref": "DatabaseCopy"})));
 }
 
 #[test]
