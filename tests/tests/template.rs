@@ -1114,3 +1114,22 @@ fn nobody_is_let_in_by_a_wildcard() {
     }
     assert!(permissions > 5, "{permissions}");
 }
+
+#[test]
+fn whoever_is_given_leave_to_ask_hands_check_no_event_of_his_own() {
+    let guide = include_str!("../../docs/deploying.md").lines();
+    let guide = guide.filter(|line| line.starts_with(r#"{ "Effect""#));
+    let told = guide.map(|line| serde_json::from_str(line).unwrap());
+    let asks = &resources()["CanaryAsks"]["Properties"]["PolicyDocument"]["Statement"];
+    let asks = asks.as_array().unwrap().iter().cloned();
+    let mut conditions = 0;
+    for statement in told.chain(asks) {
+        let statement: Value = statement;
+        if each(&statement["Action"]).contains(&&json!("lambda:InvokeFunction")) {
+            let by_url = &statement["Condition"]["Bool"]["lambda:InvokedViaFunctionUrl"];
+            assert!(*by_url == true || by_url == "true", "{statement}");
+            conditions += 1;
+        }
+    }
+    assert_eq!(conditions, 2);
+}
