@@ -21,6 +21,7 @@ mod runtime_api;
 mod sentinels;
 pub mod stores;
 pub mod template;
+mod until;
 
 pub use aws_health::{AwsHealth, Manner, Said};
 pub use binaries::Function;
@@ -32,3 +33,4 @@ pub use operator::Operator;
 pub use redis_cluster::{Moving, RedisCluster};
 pub use region::{Region, subscriber};
 pub use sentinels::Sentinels;
+pub use until::until;

@@ -3,17 +3,20 @@
 use std::time::Duration;
 
 use limits_postgres::Database;
+use limits_redis::keys::Keys;
 use local::servers::{Postgres, Redis};
 use redis::AsyncCommands;
 use serde_json::{Value, json};
-use tests::{AwsHealth, Container, Function, Manner, Region, question, stores};
+use tests::{
+    AwsHealth, Container, Function, Manner, RedisCluster, Region, question, stores, until,
+};
 use time::OffsetDateTime;
 
 use crate::denials::connection;
 
 /// A region in a Redis of its own, and a container of `refresh` that asks AWS how its stores are.
-struct Scene {
-    redis: Redis,
+struct Scene<R = Redis> {
+    redis: R,
     region: Region,
     aws: AwsHealth,
     refresh: Container,
@@ -27,7 +30,14 @@ impl Scene {
 
     async fn with(more: &[(&str, &str)]) -> Self {
         let redis = Redis::start().unwrap();
-        let region = Region::with(&redis.url(), &stores::database().await).await;
+        let url = redis.url();
+        Self::within(redis, &url, more).await
+    }
+}
+
+impl<R> Scene<R> {
+    async fn within(redis: R, url: &str, more: &[(&str, &str)]) -> Self {
+        let region = Region::with(url, &stores::database().await).await;
         let aws = AwsHealth::start().await;
         let variables = aws.variables();
         let variables = variables
@@ -269,10 +279,10 @@ async fn whatever_aws_does_instead_of_answering_a_run_publishes_and_says_that_it
 async fn what_redis_evicts_between_two_looks_is_counted_and_what_it_did_before_is_not() {
     let scene = Scene::new().await;
     let mut connection = connection(&scene.redis).await;
-    evict(&mut connection).await;
+    evict(&mut connection, "nobodys").await;
     assert_eq!(scene.scheduled().await.sum("Evictions"), 0);
     let before = evicted(&mut connection).await;
-    evict(&mut connection).await;
+    evict(&mut connection, "nobodys").await;
     let more = evicted(&mut connection).await - before;
     assert_eq!(scene.scheduled().await.sum("Evictions"), more);
     assert_eq!(scene.scheduled().await.sum("Evictions"), 0);
@@ -280,6 +290,82 @@ async fn what_redis_evicts_between_two_looks_is_counted_and_what_it_did_before_i
         scene.seen().await["servers"][0]["evicted_keys"],
         before + more
     );
+}
+
+#[tokio::test]
+async fn a_server_of_a_cluster_that_hangs_is_missed_and_the_others_say_how_they_are_all_the_same() {
+    let cluster = RedisCluster::start(0).await;
+    let url = cluster.url();
+    let mut scene = Scene::within(cluster, &url, &[]).await;
+    scene.aws.say(|said| said.nodes = 3);
+    let keys = Keys::new(scene.region.variable("KEY_PREFIX")).unwrap();
+    let of_rules = scene.redis.slot_of(&keys.look()).await;
+    // Not the one that is told what the look saw.
+    let hanging = (scene.redis.primary_of(of_rules).await + 1) % 3;
+    let other = (hanging + 1) % 3;
+    let (name, other_name) = (
+        name_on(&scene.redis, hanging).await,
+        name_on(&scene.redis, other).await,
+    );
+    let mut of_hanging = connection(scene.redis.node(hanging)).await;
+    let mut of_other = connection(scene.redis.node(other)).await;
+    evict(&mut of_hanging, &name).await;
+    evict(&mut of_other, &other_name).await;
+    let before = evicted(&mut of_other).await;
+    let evicted_keys = evicted(&mut of_hanging).await + before;
+
+    let metrics = scene.scheduled().await;
+    let counted = (
+        metrics.told("CacheNodesUnavailable"),
+        metrics.sum("Evictions"),
+    );
+    assert_eq!(counted, (&json!(0), 0));
+    let each = scene.seen().await["servers"].as_array().unwrap().clone();
+    let told = each
+        .iter()
+        .map(|server| server["evicted_keys"].as_u64().unwrap());
+    assert_eq!((each.len(), told.sum()), (3, evicted_keys));
+
+    scene.redis.node_mut(hanging).pause();
+    evict(&mut of_other, &other_name).await;
+    let more = evicted(&mut of_other).await - before;
+    let lines = Metrics::of(&scene.refresh).0.len();
+    let error = scene.refresh.invoke(&json!({})).await.unwrap_err();
+    assert_eq!(error.error_type, "Store", "{error}");
+    let metrics = Metrics(Metrics::of(&scene.refresh).0.split_off(lines));
+    let counted = (
+        metrics.told("CacheNodesUnavailable"),
+        metrics.sum("Evictions"),
+    );
+    assert_eq!(counted, (&json!(1), more));
+    let seen = scene.seen().await;
+    assert_eq!(seen["servers"].as_array().unwrap().len(), 2, "{seen}");
+    assert_eq!(seen["cache"]["nodes_unavailable"], 1);
+
+    // What it evicted before it hung is not counted when it is seen again.
+    scene.redis.node_mut(hanging).resume();
+    scene.redis.settled().await;
+    until(async || scene.refresh.invoke(&json!({})).await.is_ok()).await;
+    assert_eq!(
+        scene.seen().await["servers"].as_array().unwrap().len(),
+        3,
+        "{}",
+        scene.refresh.logs()
+    );
+    let metrics = Metrics(Metrics::of(&scene.refresh).0.split_off(lines));
+    assert_eq!(metrics.sum("Evictions"), more);
+}
+
+/// What the names of keys begin with that lie on a server of a cluster.
+async fn name_on(cluster: &RedisCluster, node: usize) -> String {
+    for n in 0.. {
+        let name = format!("{{{n}}}");
+        let slot = cluster.slot_of(&name).await;
+        if cluster.primary_of(slot).await == node {
+            return name;
+        }
+    }
+    unreachable!()
 }
 
 async fn info(connection: &mut redis::aio::MultiplexedConnection, field: &str) -> u64 {
@@ -294,8 +380,8 @@ async fn evicted(connection: &mut redis::aio::MultiplexedConnection) -> u64 {
     info(connection, "evicted_keys").await
 }
 
-/// Lets Redis have too little memory until it has evicted something that is nobody's.
-async fn evict(connection: &mut redis::aio::MultiplexedConnection) {
+/// Lets Redis have too little memory until it has evicted something that is nobody's, whose name begins so.
+async fn evict(connection: &mut redis::aio::MultiplexedConnection, name: &str) {
     let before = evicted(connection).await;
     let used = info(connection, "used_memory").await;
     let same = connection.clone();
@@ -309,7 +395,7 @@ async fn evict(connection: &mut redis::aio::MultiplexedConnection) {
     let mut n = 0;
     while evicted(connection).await == before {
         let _: () = connection
-            .set_ex(format!("nobodys{n}"), vec![0_u8; 100_000], 600)
+            .set_ex(format!("{name}{n}"), vec![0_u8; 100_000], 600)
             .await
             .unwrap();
         n += 1;
@@ -340,14 +426,6 @@ async fn a_replica_tells_how_far_it_is_behind_and_a_primary_that_it_is_none() {
     until(async || of_replica.replica_lag().await.unwrap() > Some(Duration::ZERO)).await;
     on(&replica, "SELECT pg_wal_replay_resume()").await;
     until(async || of_replica.replica_lag().await.unwrap() == Some(Duration::ZERO)).await;
-}
-
-async fn until(holds: impl AsyncFn() -> bool) {
-    let end = std::time::Instant::now() + Duration::from_secs(30);
-    while !holds().await {
-        assert!(std::time::Instant::now() < end, "not so in half a minute");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
 }
 
 #[tokio::test]

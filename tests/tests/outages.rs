@@ -1,12 +1,11 @@
 //! While Redis does not answer, in whatever way: what each rule says counts, on each door, and no container fills up.
 
 use std::net::Ipv4Addr;
-use std::time::{Duration, Instant};
 
 use futures::future::{join_all, join3};
 use local::servers::{End, Redis};
 use serde_json::{Value, json};
-use tests::{Container, Function, Liar, Operator, Told};
+use tests::{Container, Function, Liar, Operator, Told, until};
 
 use crate::check::{event, send};
 
@@ -27,13 +26,6 @@ enum Outage {
     Reply,
     /// It answers no Redis at all.
     Noise,
-}
-
-async fn until(holds: impl AsyncFn() -> bool) {
-    let end = Instant::now() + Duration::from_secs(30);
-    while !holds().await {
-        assert!(Instant::now() < end, "not so in half a minute");
-    }
 }
 
 /// A Redis with what the stories need, and containers of both functions that know who asks.

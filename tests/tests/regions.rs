@@ -276,6 +276,7 @@ async fn a_follower_waits_for_a_replica_that_lags_and_takes_nothing_back() {
         let end = Instant::now() + PATIENCE;
         while stores.replica_asked().await == asked {
             assert!(Instant::now() < end, "{}", other.region.refresh.logs());
+            tokio::time::sleep(Duration::from_millis(5)).await;
         }
         stores.resume_replay().await;
     };

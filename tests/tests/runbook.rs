@@ -10,9 +10,10 @@ use local::servers::{End, Postgres, Redis};
 use local::topic::Mode;
 use serde_json::{Value, json};
 use tests::question::control;
-use tests::{AwsHealth, Bridge, Container, Function, Line, Manner, Operator, Region, stores};
+use tests::{
+    AwsHealth, Bridge, Container, Function, Line, Manner, Operator, Region, stores, until,
+};
 use time::OffsetDateTime;
-use tokio::time::{Instant, sleep};
 use tokio_postgres::NoTls;
 
 use crate::alarms::{Series, alarms, watched, whole};
@@ -433,23 +434,15 @@ async fn a_replica_lags() -> [Container; 1] {
     stores::migrate(&primary.url()).await;
     let replica = primary.replica().unwrap();
     let (writing, reading) = (psql(&primary.url()).await, psql(&replica.url()).await);
-    let until = async |holds: &str| {
-        let end = Instant::now() + Duration::from_secs(30);
-        while !reading
-            .query_one(holds, &[])
-            .await
-            .unwrap()
-            .get::<_, bool>(0)
-        {
-            assert!(Instant::now() < end, "{}", replica.log());
-            sleep(Duration::from_millis(5)).await;
-        }
+    let holds = async |what: &str| {
+        let row = reading.query_one(what, &[]).await.unwrap();
+        row.get::<_, bool>(0)
     };
     writing
         .batch_execute("CREATE TABLE replayed ()")
         .await
         .unwrap();
-    until("SELECT to_regclass('replayed') IS NOT NULL").await;
+    until(async || holds("SELECT to_regclass('replayed') IS NOT NULL").await).await;
     reading
         .batch_execute("SELECT pg_wal_replay_pause()")
         .await
@@ -458,7 +451,8 @@ async fn a_replica_lags() -> [Container; 1] {
         .batch_execute("CREATE TABLE received ()")
         .await
         .unwrap();
-    until("SELECT pg_last_wal_receive_lsn() > pg_last_wal_replay_lsn()").await;
+    until(async || holds("SELECT pg_last_wal_receive_lsn() > pg_last_wal_replay_lsn()").await)
+        .await;
     let region = Region::with(&stores::redis().url(), &replica.url()).await;
     let refresh = region.container_with(Function::Refresh, &[AT_ONCE]).await;
     refresh.invoke(&schedule()).await.unwrap();

@@ -63,7 +63,7 @@ fn shape() -> Shape {
 fn told(look: &Look) -> Value {
     let moment = |seconds: Option<i64>| {
         let seconds = seconds.and_then(|seconds| u64::try_from(seconds).ok());
-        seconds.map(|seconds| at(seconds * 1_000))
+        seconds.map(|seconds| at(seconds.saturating_mul(1_000)))
     };
     let cache = look.cache.as_ref().map(|seen| {
         json!({

@@ -1,5 +1,7 @@
 //! How the stores were when `refresh` last looked, which operators are shown.
 
+use std::time::Duration;
+
 use limits::moment::unix_us;
 use redis::Value;
 use serde::{Deserialize, Serialize};
@@ -11,6 +13,9 @@ use crate::store::{RedisStore, Store, StoreError};
 
 /// How old a look may be, in seconds: one that is older says that nobody looks any more.
 const KEPT_SECONDS: u64 = 24 * 60 * 60;
+
+/// How long a server may take to say how it is: one that hangs keeps nobody from hearing the others.
+const INFO_PATIENCE: Duration = Duration::from_secs(1);
 
 /// What was seen in one look.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,6 +55,8 @@ pub struct Seen {
 pub struct Server {
     /// What it is known by until it ends.
     pub run: String,
+    /// For how long it has run, in seconds.
+    pub up_seconds: u64,
     /// Whether it is a primary.
     pub primary: bool,
     /// How many replicas are connected to it.
@@ -70,6 +77,7 @@ impl Server {
         let number = |name: &str| field(name).and_then(|text| text.trim().parse().ok());
         Some(Self {
             run: field("run_id")?.trim().to_owned(),
+            up_seconds: number("uptime_in_seconds")?,
             primary: field("role")?.trim() == "master",
             replicas: number("connected_slaves").unwrap_or_default(),
             evicted: number("evicted_keys")?,
@@ -79,31 +87,33 @@ impl Server {
 }
 
 impl Look {
-    /// How many keys were evicted since an earlier look that saw any server. One that was not seen then began since.
+    /// How many keys were evicted since an earlier look. Of a server that ran then and was not seen, nobody knows how many of its
+    /// evictions are older, and none counts.
     pub fn evictions_since(&self, earlier: &Look) -> u64 {
-        if earlier.servers.is_empty() {
-            return 0;
-        }
-        let evicted = |look: &Look, run: &str| {
-            let server = look.servers.iter().find(|server| server.run == run);
-            server.map_or(0, |server| server.evicted)
+        let before = |server: &Server| {
+            let mut seen = earlier.servers.iter();
+            match seen.find(|other| other.run == server.run) {
+                Some(other) => other.evicted,
+                None if self.at.saturating_sub(server.up_seconds) > earlier.at => 0,
+                None => server.evicted,
+            }
         };
         let servers = self.servers.iter();
         servers
-            .map(|server| server.evicted.saturating_sub(evicted(earlier, &server.run)))
+            .map(|server| server.evicted.saturating_sub(before(server)))
             .sum()
     }
 }
 
 fn is_recent(look: &Look) -> bool {
-    unix_us() / 1_000_000 < look.at + KEPT_SECONDS
+    look.at.abs_diff(unix_us() / 1_000_000) < KEPT_SECONDS
 }
 
 impl Store {
-    /// What each server that keeps anything of ours says of itself; in memory there is none.
+    /// What each server that keeps anything of ours says of itself within a second; in memory there is none.
     ///
     /// # Errors
-    /// Where one does not answer within [`PATIENCE`].
+    /// Where it is not known by then which servers there are.
     pub async fn servers(&self) -> Result<Vec<Server>, StoreError> {
         match self {
             Store::Redis(redis) => redis.servers().await,
@@ -136,19 +146,13 @@ impl Store {
 
 impl RedisStore {
     async fn servers(&self) -> Result<Vec<Server>, StoreError> {
-        let deadline = Instant::now() + PATIENCE;
-        let mut servers = Vec::new();
-        for answer in self
-            .servers
-            .patient()
-            .ask_each(&redis::cmd("INFO"), deadline)
-            .await?
-        {
-            if let Value::BulkString(info) = answer {
-                servers.extend(Server::read(&String::from_utf8_lossy(&info)));
-            }
-        }
-        Ok(servers)
+        let deadline = Instant::now() + INFO_PATIENCE;
+        let answers = self.servers.ask_each(&redis::cmd("INFO"), deadline).await?;
+        let said = answers.iter().filter_map(|answer| match answer {
+            Value::BulkString(info) => Server::read(&String::from_utf8_lossy(info)),
+            _ => None,
+        });
+        Ok(said.collect())
     }
 
     async fn note_look(&self, look: &Look) -> Result<(), StoreError> {
@@ -181,13 +185,14 @@ impl RedisStore {
 mod tests {
     use super::*;
 
-    const INFO: &str = "# Server\r\nrun_id:abc\r\n# Memory\r\nused_memory:12\r\nused_memory_human:12B\r\n# Stats\r\nevicted_keys:7\r\n# Replication\r\nrole:master\r\nconnected_slaves:2\r\n";
+    const INFO: &str = "# Server\r\nrun_id:abc\r\nuptime_in_seconds:90\r\n# Memory\r\nused_memory:12\r\nused_memory_human:12B\r\n# Stats\r\nevicted_keys:7\r\n# Replication\r\nrole:master\r\nconnected_slaves:2\r\n";
 
     #[test]
     fn a_server_is_read_and_what_tells_less_is_none() {
         let server = Server::read(INFO).unwrap();
         let expected = Server {
             run: "abc".to_owned(),
+            up_seconds: 90,
             primary: true,
             replicas: 2,
             evicted: 7,
@@ -198,20 +203,25 @@ mod tests {
     }
 
     #[test]
-    fn evictions_are_counted_from_look_to_look_and_a_server_that_began_anew_from_its_beginning() {
-        let look = |servers: &[(&str, u64)]| Look {
+    fn evictions_are_counted_from_look_to_look_and_of_a_server_that_was_not_seen_only_if_it_began_since()
+     {
+        let look = |at: u64, servers: &[(&str, u64, u64)]| Look {
+            at,
             servers: servers
                 .iter()
-                .map(|(run, evicted)| Server {
+                .map(|(run, up_seconds, evicted)| Server {
                     run: (*run).to_owned(),
+                    up_seconds: *up_seconds,
                     evicted: *evicted,
                     ..Server::default()
                 })
                 .collect(),
             ..Look::default()
         };
-        let earlier = look(&[("a", 5), ("b", 9)]);
-        assert_eq!(look(&[("a", 8), ("c", 2)]).evictions_since(&earlier), 5);
-        assert_eq!(look(&[("a", 5)]).evictions_since(&earlier), 0);
+        let earlier = look(1_000, &[("a", 500, 5), ("b", 500, 9)]);
+        let counted = |servers: &[_]| look(1_060, servers).evictions_since(&earlier);
+        assert_eq!(counted(&[("a", 560, 8), ("new", 50, 2)]), 5);
+        assert_eq!(counted(&[("a", 560, 8), ("unseen", 560, 2)]), 3);
+        assert_eq!(counted(&[("a", 560, 5)]), 0);
     }
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use aws::elasticache_token::ElastiCacheToken;
 use aws::metrics::STORE_FAILURES;
 use futures::FutureExt;
-use futures::future::{BoxFuture, Shared, try_join_all};
+use futures::future::{BoxFuture, Shared, join_all};
 use limits::moment::Moment;
 use redis::{Cmd, ToRedisArgs, Value};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
@@ -211,10 +211,11 @@ impl Topology {
         Err(StoreError::Astray)
     }
 
-    /// Asks each server that is known to keep anything of ours the same, all at once.
+    /// Asks each server that is known to keep anything of ours the same, all at once; one that gives no answer by `deadline` is left
+    /// out.
     ///
     /// # Errors
-    /// Where one gives no answer by `deadline`.
+    /// Where nobody is known by then.
     pub(crate) async fn ask_each(
         &self,
         command: &Cmd,
@@ -229,7 +230,8 @@ impl Topology {
                 nodes.push(node);
             }
         }
-        try_join_all(nodes.iter().map(|node| node.ask(command, false, deadline))).await
+        let answers = join_all(nodes.iter().map(|node| node.ask(command, false, deadline)));
+        Ok(answers.await.into_iter().flatten().collect())
     }
 
     /// Calls a script by its hash, and once by its text where the server does not have it: that call was not executed, so nothing
