@@ -15,7 +15,7 @@ use lambda_runtime::Diagnostic;
 use limits_postgres::{Database, DatabaseError};
 use limits_redis::{Store, StoreError};
 use thiserror::Error;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::health::Examiner;
 
@@ -25,8 +25,9 @@ const REPLICA_PATIENCE: Duration = Duration::from_secs(10);
 /// How often it looks meanwhile.
 const REPLICA_POLL: Duration = Duration::from_millis(200);
 
-/// How long a run goes round while the database moves.
-const RUN: Duration = Duration::from_secs(50);
+/// How long a run may take, with whatever it waits for: Lambda, which gives it two minutes, would end it without a word, and a look at
+/// the stores comes after it.
+const RUN: Duration = Duration::from_secs(100);
 
 /// Why a run failed; it is tried again by whoever woke it, and by the schedule.
 #[derive(Debug, Error)]
@@ -119,7 +120,8 @@ impl Refresh {
     pub async fn run(&self, announced: u64) -> Result<Report, RefreshError> {
         let started = Instant::now();
         let mut report = Report::default();
-        let outcome = self.publish_all(announced, started, &mut report).await;
+        let published = timeout(RUN, self.publish_all(announced, started, &mut report));
+        let outcome = published.await.unwrap_or(Err(RefreshError::Unfinished));
         count(&report, started.elapsed(), outcome.is_ok());
         outcome.map(|()| report)
     }
@@ -152,9 +154,6 @@ impl Refresh {
                     sleep(REPLICA_POLL).await;
                 }
                 Err(error) => return Err(error),
-            }
-            if started.elapsed() > RUN {
-                return Err(RefreshError::Unfinished);
             }
         }
     }
