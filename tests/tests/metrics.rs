@@ -310,9 +310,12 @@ async fn an_authorizer_tells_of_all_that_it_was_asked_and_of_all_that_befell_it(
     redis.restart().unwrap();
     operator.publish().await;
     let end = Instant::now() + Duration::from_secs(30);
+    // How often the container still leaves Redis alone, and grants by itself: it is told to within 90 calls.
+    let mut by_itself = 0;
     while answers.ask(1, &container, &ask("/many")).await["degraded"] != "" {
         assert!(Instant::now() < end, "not so in half a minute");
-        sleep(Duration::from_millis(20)).await;
+        by_itself += 1;
+        sleep(Duration::from_millis(100)).await;
     }
 
     let first = Told::by(&container);
@@ -347,7 +350,7 @@ async fn an_authorizer_tells_of_all_that_it_was_asked_and_of_all_that_befell_it(
     // Of the limit of 5 a container grants one by itself.
     assert_eq!(
         (told.sum("FallbackAllowed"), told.sum("FallbackThrottled")),
-        (1, 3)
+        (1 + by_itself, 3)
     );
     assert_eq!(told.sum("FailedOpen"), 2);
     assert_eq!(told.sum("StaleDecisions"), 1);
@@ -536,8 +539,11 @@ async fn every_function_tells_that_it_began_and_refuses_a_setting_that_is_none()
 #[test]
 fn the_page_of_metrics_has_each_of_the_list_and_no_other() {
     let page = include_str!("../../docs/metrics.md");
-    let rows = page.lines().filter(|line| line.starts_with("| `"));
+    let is_row = |line: &&str| line.starts_with("| `");
+    // The settings have a table of their own further down.
+    let rows = page.lines().skip_while(|line| !is_row(line));
     let rows: Vec<Vec<&str>> = rows
+        .take_while(is_row)
         .map(|row| row.split('|').map(str::trim).collect())
         .collect();
     let table: Vec<Vec<String>> = LIST
