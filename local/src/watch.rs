@@ -220,6 +220,7 @@ impl fmt::Display for WatchSteps {
             ("check", "check-throttle"),
             ("refresh", "refresh-sns"),
             ("refresh", "refresh-schedule"),
+            ("refresh", "refresh-restored"),
             ("migrate", "migrate"),
             ("canary", "canary-schedule"),
         ] {
