@@ -65,8 +65,31 @@ impl Container {
         K: Into<String>,
         V: Into<String>,
     {
+        Self::start_beside(RuntimeApi::start(true).await, function, variables)
+    }
+
+    /// The same where Lambda never answers that the container is to be told of its end.
+    pub async fn start_untold<K, V>(
+        function: Function,
+        variables: impl IntoIterator<Item = (K, V)>,
+    ) -> Self
+    where
+        K: Into<String>,
+        V: Into<String>,
+    {
+        Self::start_beside(RuntimeApi::start(false).await, function, variables)
+    }
+
+    fn start_beside<K, V>(
+        api: RuntimeApi,
+        function: Function,
+        variables: impl IntoIterator<Item = (K, V)>,
+    ) -> Self
+    where
+        K: Into<String>,
+        V: Into<String>,
+    {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        let api = RuntimeApi::start().await;
         let name = function.name();
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let path = function.path();
@@ -144,10 +167,13 @@ impl Container {
         self.child.lock().unwrap().resume();
     }
 
-    /// Ends the process as Lambda does with one that it does not need any more: by SIGTERM, and waits until it is gone. Lambda would
-    /// not wait for longer than half a second.
+    /// Ends the process as Lambda does with one that it does not need any more: by SIGTERM where it registered to be told, and
+    /// waits until it is gone. Lambda would not wait for longer than half a second.
     pub fn shut_down(&self) {
-        self.child.lock().unwrap().end(End::Terminate);
+        match self.api.tells_of_the_end() {
+            true => self.child.lock().unwrap().end(End::Terminate),
+            false => self.kill(),
+        }
     }
 
     /// Kills the process, as Lambda does with one that is over time.

@@ -15,7 +15,7 @@ use axum::{
     Router,
     body::Bytes,
     extract::{Path, State},
-    http::StatusCode,
+    http::{HeaderMap, StatusCode},
     response::{IntoResponse, Response},
     routing::{get, post},
 };
@@ -28,6 +28,9 @@ use tokio::{
 
 use crate::FunctionError;
 
+/// Of the only extension.
+const IDENTIFIER: &str = "00000000-0000-4000-8000-000000000000";
+
 pub(crate) type Outcome = Result<Value, FunctionError>;
 
 /// None until the function has asked for an event, or has said that it cannot start.
@@ -39,11 +42,23 @@ pub(crate) struct RuntimeApi {
     server: JoinHandle<()>,
 }
 
+/// How far the container's extension has come: as long as one is registered that has not asked, the start is not over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Extension {
+    /// None is there, or it has not been answered.
+    Unregistered,
+    Registered,
+    Asked,
+}
+
 struct Shared {
     queue: mpsc::UnboundedSender<Event>,
     events: AsyncMutex<mpsc::UnboundedReceiver<Event>>,
     waiting: Mutex<HashMap<String, oneshot::Sender<Outcome>>>,
     start: watch::Sender<Start>,
+    extension: watch::Sender<Extension>,
+    /// Whether whoever would register an extension is answered.
+    registers: bool,
     count: AtomicU64,
 }
 
@@ -54,7 +69,8 @@ struct Event {
 }
 
 impl RuntimeApi {
-    pub(crate) async fn start() -> Self {
+    /// `registers`: whether whoever would register an extension is answered.
+    pub(crate) async fn start(registers: bool) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let (queue, events) = mpsc::unbounded_channel();
@@ -63,6 +79,8 @@ impl RuntimeApi {
             events: AsyncMutex::new(events),
             waiting: Mutex::default(),
             start: watch::Sender::new(None),
+            extension: watch::Sender::new(Extension::Unregistered),
+            registers,
             count: AtomicU64::new(1),
         });
         let router = Router::new()
@@ -74,8 +92,7 @@ impl RuntimeApi {
             .route("/2018-06-01/runtime/invocation/{id}/error", post(error))
             .route("/2018-06-01/runtime/init/error", post(init_error))
             .route("/2020-01-01/extension/register", post(register))
-            // Of no event that an extension could be told.
-            .route("/2020-01-01/extension/event/next", get(pending::<Response>))
+            .route("/2020-01-01/extension/event/next", get(extension_next))
             .with_state(Arc::clone(&shared));
         let server = tokio::spawn(async move {
             axum::serve(listener, router).await.unwrap();
@@ -99,6 +116,11 @@ impl RuntimeApi {
             .expect("the sender lives as long as the API")
             .clone()
             .unwrap()
+    }
+
+    /// Whether a process that is not needed any more is told: it is where an extension is registered.
+    pub(crate) fn tells_of_the_end(&self) -> bool {
+        *self.shared.extension.borrow() == Extension::Asked
     }
 
     /// Queues an event, for as long as the receiver is kept.
@@ -128,6 +150,9 @@ impl Drop for RuntimeApi {
 }
 
 async fn next(State(shared): State<Arc<Shared>>) -> Response {
+    let mut extension = shared.extension.subscribe();
+    let over = extension.wait_for(|extension| *extension != Extension::Registered);
+    over.await.expect("the sender lives as long as the API");
     shared
         .start
         .send_if_modified(|start| start.replace(Ok(())).is_none());
@@ -177,14 +202,29 @@ async fn init_error(State(shared): State<Arc<Shared>>, body: Bytes) -> StatusCod
     StatusCode::ACCEPTED
 }
 
-async fn register() -> Response {
+/// Of one that runs inside the process of the function: it cannot be told of the end by an event, and not begin after the start.
+async fn register(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
+    if !shared.registers {
+        return pending().await;
+    }
+    let asked: Value = serde_json::from_slice(&body).unwrap();
+    if asked["events"] != json!([]) || shared.start.borrow().is_some() {
+        return StatusCode::BAD_REQUEST.into_response();
+    }
+    shared.extension.send_replace(Extension::Registered);
     let function =
         json!({ "functionName": "test", "functionVersion": "$LATEST", "handler": "bootstrap" });
-    let identifier = [(
-        "lambda-extension-identifier",
-        "00000000-0000-4000-8000-000000000000",
-    )];
+    let identifier = [("lambda-extension-identifier", IDENTIFIER)];
     (identifier, function.to_string()).into_response()
+}
+
+/// There is no event that an extension could be told.
+async fn extension_next(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {
+    if headers["lambda-extension-identifier"] != IDENTIFIER {
+        return StatusCode::FORBIDDEN.into_response();
+    }
+    shared.extension.send_replace(Extension::Asked);
+    pending().await
 }
 
 impl Shared {
