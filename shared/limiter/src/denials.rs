@@ -131,8 +131,10 @@ impl Denials {
         };
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.put(self.key(stamp, buckets), denial);
-        if kept.len() > MOST_DENIALS.get() {
-            kept.pop_lru();
+        if kept.len() > MOST_DENIALS.get()
+            && let Some((_, dropped)) = kept.pop_lru()
+            && dropped.asked.until(answered) < dropped.lasts
+        {
             metrics::CACHE_EVICTIONS.add(1);
         }
     }

@@ -75,13 +75,9 @@ impl Limiter {
         };
         let applicable = view.rules.applicable(known.resource, &caller);
         let met = applicable.active.len() + applicable.shadow.len();
-        if met > MOST_MET {
-            if is_call {
-                metrics::CROWDED_CALLS.add(1);
-            }
-            if self.crowded.is_due() {
-                tracing::warn!(met, "a call meets more rules than it should");
-            }
+        let crowded = met > MOST_MET;
+        if crowded && self.crowded.is_due() {
+            tracing::warn!(met, "a call meets more rules than it should");
         }
         let mut plan = Plan::new(&applicable, known.default_limit, &owners, known.tokens);
         let settled = plan.is_settled();
@@ -96,10 +92,16 @@ impl Limiter {
         }
         let decided = |decision| {
             if withheld {
-                Err(Failure::StoreOut)
-            } else {
-                Ok(Verdict::Decided(decision))
+                return Err(Failure::StoreOut);
             }
+            // Only now: one that is behind is judged again.
+            if is_call && crowded {
+                metrics::CROWDED_CALLS.add(1);
+            }
+            if is_call && stale {
+                metrics::STALE_DECISIONS.add(1);
+            }
+            Ok(Verdict::Decided(decision))
         };
         let degraded = stale || plan.unread.is_some();
         let own = owners.lane();
@@ -145,8 +147,11 @@ impl Limiter {
                         answers: &answers,
                     });
                 }
+                if is_call && since.is_some() {
+                    metrics::DENY_CACHE_HITS.add(1);
+                }
                 let decision = plan.answered(client, &answers, degraded);
-                decided(decision.told_later(since))
+                decided(decision.told_later(since.unwrap_or_default()))
             }
             Some((Reply::Behind(_), _)) => Err(Failure::Behind),
             None => {
@@ -175,13 +180,13 @@ impl Limiter {
     }
 
     /// Asks the buckets of a plan; where nothing but shares of spread rules had no room, others of those, once. What was answered,
-    /// and how long ago at least.
+    /// and how long ago at least where Redis was not asked at all.
     async fn ask(
         &self,
         plan: &mut Plan<'_>,
         asking: Asking,
         deadline: Instant,
-    ) -> Result<(Reply, Duration), StoreError> {
+    ) -> Result<(Reply, Option<Duration>), StoreError> {
         let (first, since) = match self.ask_once(plan, asking, deadline).await? {
             (Reply::Answers(answers), since) => (answers, since),
             behind => return Ok(behind),
@@ -193,7 +198,8 @@ impl Limiter {
         match self.ask_once(plan, asking, deadline).await {
             Ok((Reply::Answers(mut answers), later)) => {
                 plan.turn_back_to_longer(earlier, &mut answers);
-                Ok((Reply::Answers(answers), since.min(later)))
+                let since = since.zip(later).map(|(since, later)| since.min(later));
+                Ok((Reply::Answers(answers), since))
             }
             Ok(behind) => Ok(behind),
             // Denied it is all the same.
@@ -212,12 +218,11 @@ impl Limiter {
         plan: &Plan<'_>,
         asking: Asking,
         deadline: Instant,
-    ) -> Result<(Reply, Duration), StoreError> {
+    ) -> Result<(Reply, Option<Duration>), StoreError> {
         if asking.repeats
             && let Some((answers, since)) = self.denials.recall(asking.epoch, &plan.buckets)
         {
-            metrics::DENY_CACHE_HITS.add(1);
-            return Ok((Reply::Answers(answers), since));
+            return Ok((Reply::Answers(answers), Some(since)));
         }
         let call = Call {
             operation: asking.operation,
@@ -233,7 +238,7 @@ impl Limiter {
             self.denials
                 .note(asking.epoch, &plan.buckets, answers, asked);
         }
-        Ok((reply, Duration::ZERO))
+        Ok((reply, None))
     }
 
     /// A refusal by what is remembered holds only beside a look at the lane, as any other decision without a bucket.

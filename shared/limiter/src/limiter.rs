@@ -4,7 +4,6 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use aws::metrics;
 use limits::counters::Operation;
 use limits::{Lane, Quota, Resource};
 use limits_redis::{Store, StoreError};
@@ -190,7 +189,7 @@ impl Limiter {
         };
         let lost = self.views.is_lost();
         if lost {
-            self.note_stale(question, || "these rules are of what was lost".to_owned());
+            self.note_stale(|| "these rules are of what was lost".to_owned());
         }
         match self.attempt(question, &view, deadline, lost).await {
             Ok(verdict) => return verdict,
@@ -210,14 +209,12 @@ impl Limiter {
                     // A lane may be newer than all that is published, until that is told again: nothing to be had by asking on.
                     let nothing_new = view.stamp <= behind;
                     if nothing_new {
-                        self.note_stale(question, || {
-                            "a lane is newer than what is published".to_owned()
-                        });
+                        self.note_stale(|| "a lane is newer than what is published".to_owned());
                     }
                     (view, nothing_new)
                 }
                 Err(error) => {
-                    self.note_stale(question, || format!("could not catch up: {error}"));
+                    self.note_stale(|| format!("could not catch up: {error}"));
                     match self.views.current() {
                         Some(view) => (view, true),
                         None => return Verdict::StoreOut,
@@ -296,11 +293,8 @@ impl Limiter {
         self.judge(known, view, deadline, stale).await
     }
 
-    /// Notes that a question is answered by rules that are known to be old.
-    fn note_stale(&self, question: Question<'_>, why: impl FnOnce() -> String) {
-        if question.is_call() {
-            metrics::STALE_DECISIONS.add(1);
-        }
+    /// Notes that rules are known to be old which a question is answered by.
+    fn note_stale(&self, why: impl FnOnce() -> String) {
         if self.stale.is_due() {
             tracing::error!(why = why(), "rules are not the newest");
         }

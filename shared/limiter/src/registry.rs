@@ -103,9 +103,14 @@ mod tests {
     #[test]
     fn only_what_changed_is_forgotten_and_no_more_than_so_much_is_kept() {
         let registry = Registry::default();
+        let before = metrics::CACHE_EVICTIONS.read();
         for i in 0..10_050 {
             registry.remember(0, remembered(&i.to_string()), None);
         }
+        registry.remember(0, remembered("10049"), None);
+        // Other tests evict a little.
+        let evicted = metrics::CACHE_EVICTIONS.read() - before;
+        assert!((50..10_000).contains(&evicted), "{evicted}");
         assert_eq!(registry.seen().entries.len(), 10_000);
         assert_eq!(registry.get(&remembered("0")), None);
         registry.catch_up(1, false, &[remembered("10049").0]);

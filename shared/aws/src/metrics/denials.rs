@@ -69,7 +69,7 @@ impl Line {
             message: "denied",
             rule: Some(rules::name(denial.rule)),
             client: denial.client.map(str::to_owned),
-            address: denial.address.filter(|_| denial.client.is_none()),
+            address: denial.address,
             service: denial.service.map(str::to_owned),
             reason: Some(denial.reason),
             denials: 1,
@@ -99,6 +99,11 @@ impl Line {
 impl Denials {
     /// The line of a denial, where it is to be written at once.
     fn note(&mut self, denial: &Denial<'_>, now: Moment) -> Option<Line> {
+        // A client is the same wherever it calls from.
+        let denial = &Denial {
+            address: denial.address.filter(|_| denial.client.is_none()),
+            ..*denial
+        };
         if self.second.is_none_or(|second| second.until(now) >= SECOND) {
             self.second = Some(now);
             self.lines = 0;
@@ -143,5 +148,71 @@ pub fn denied(denial: &Denial<'_>) {
 pub(super) fn drain_into(lines: &mut Vec<u8>) {
     for line in lock(&DENIALS).drain() {
         line.write(lines);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    fn denial(client: Option<&str>, address: u8) -> Denial<'_> {
+        Denial {
+            rule: None,
+            client,
+            address: Some(Ipv4Addr::new(192, 0, 2, address).into()),
+            service: None,
+            reason: "limit",
+        }
+    }
+
+    /// Denials whose lines of a second are written.
+    fn busy(now: Moment) -> Denials {
+        let mut denials = Denials::default();
+        for _ in 0..LINES {
+            assert!(denials.note(&denial(Some("eve"), 0), now).is_some());
+        }
+        denials
+    }
+
+    #[test]
+    fn what_comes_faster_than_lines_are_written_is_added_up_by_who_was_denied() {
+        let now = Moment::now();
+        let mut denials = busy(now);
+        for address in 0..100 {
+            assert!(denials.note(&denial(Some("eve"), address), now).is_none());
+            assert!(denials.note(&denial(None, address % 2), now).is_none());
+        }
+        let mut told: Vec<_> = denials
+            .drain()
+            .map(|line| (line.client, line.address.is_some(), line.denials))
+            .collect();
+        told.sort();
+        let eve = (Some("eve".to_owned()), false, 100);
+        assert_eq!(told, [(None, true, 50), (None, true, 50), eve]);
+        assert_eq!(denials.drain().count(), 0);
+        let later = Moment {
+            at: now.at + SECOND,
+            wall: now.wall + SECOND,
+        };
+        assert!(denials.note(&denial(Some("eve"), 0), later).is_some());
+    }
+
+    #[test]
+    fn no_more_wait_than_there_is_room_for_and_none_is_lost() {
+        let now = Moment::now();
+        let mut denials = busy(now);
+        for id in 0..MOST_WAITING + 50 {
+            denials.note(&denial(Some(&id.to_string()), 0), now);
+        }
+        // One that waits already goes on being counted.
+        denials.note(&denial(Some("0"), 0), now);
+        let told: Vec<_> = denials.drain().collect();
+        assert_eq!(told.len(), MOST_WAITING + 1);
+        let others = told.iter().find(|line| line.client.is_none());
+        assert_eq!(others.map(|line| line.denials), Some(50));
+        let sum: u64 = told.iter().map(|line| line.denials).sum();
+        assert_eq!(sum, MOST_WAITING as u64 + 51);
     }
 }

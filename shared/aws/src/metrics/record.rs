@@ -21,6 +21,11 @@ impl Counter {
         self.0.fetch_add(n, Ordering::Relaxed);
     }
 
+    /// How much of it is not told yet.
+    pub fn read(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
     pub(super) fn drain(&self) -> u64 {
         self.0.swap(0, Ordering::Relaxed)
     }

@@ -33,6 +33,17 @@ impl Counts {
             others: 0,
         }
     }
+
+    fn add(&mut self, rule: Option<Uuid>) {
+        let full = self.rules.len() >= MOST_RULES;
+        match self.rules.get_mut(&rule) {
+            Some(n) => *n += 1,
+            None if full => self.others += 1,
+            None => {
+                self.rules.insert(rule, 1);
+            }
+        }
+    }
 }
 
 impl RuleCounter {
@@ -46,16 +57,7 @@ impl RuleCounter {
             return;
         }
         let mut counts = lock(&self.0);
-        for rule in rules {
-            let full = counts.rules.len() >= MOST_RULES;
-            match counts.rules.get_mut(&rule) {
-                Some(n) => *n += 1,
-                None if full => counts.others += 1,
-                None => {
-                    counts.rules.insert(rule, 1);
-                }
-            }
-        }
+        rules.into_iter().for_each(|rule| counts.add(rule));
     }
 
     fn drain(&self) -> Counts {
@@ -103,4 +105,35 @@ pub(super) fn drain(allowed: &RuleCounter, throttled: &RuleCounter) -> Vec<RuleC
 /// What a rule is called where there may be none.
 pub(super) fn name(rule: Option<Uuid>) -> String {
     rule.map_or_else(|| "default".to_owned(), |rule| rule.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_busiest_rules_are_told_apart_and_of_the_others_none_is_lost() {
+        let (allowed, throttled) = (RuleCounter::new(), RuleCounter::new());
+        let rule = |n: usize| (n > 0).then(|| Uuid::from_u128(n as u128));
+        for n in 0..MOST_RULES + 500 {
+            lock(&allowed.0).add(rule(n));
+        }
+        for _ in 0..7 {
+            lock(&allowed.0).add(rule(1));
+            lock(&throttled.0).add(rule(0));
+        }
+        assert_eq!(lock(&allowed.0).rules.len(), MOST_RULES);
+        let told = drain(&allowed, &throttled);
+        assert_eq!(told.len(), TOLD + 1);
+        let counts = |rule: &str, allowed, throttled| RuleCounts {
+            rule: rule.to_owned(),
+            allowed,
+            throttled,
+        };
+        let one = Uuid::from_u128(1).to_string();
+        assert_eq!(told[..2], [counts(&one, 8, 0), counts("default", 1, 7)]);
+        let others = (MOST_RULES + 500 - TOLD) as u64;
+        assert_eq!(told[TOLD], counts("others", others, 0));
+        assert_eq!(drain(&allowed, &throttled), []);
+    }
 }
