@@ -16,6 +16,8 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_postgres::{Client, Config, NoTls};
 
+use crate::metrics::Told;
+
 /// What stands for S3. Dropping it closes the port.
 pub(crate) struct Bucket {
     url: String,
@@ -193,7 +195,6 @@ async fn a_failure_is_told_too() {
     let reason = told["Reason"].as_str().unwrap();
     assert!(reason.starts_with("the database is out"), "{reason}");
     assert!(reason.chars().count() <= 400 && !reason.contains("password-of-weir"));
-    migrate.logged("\"MigrationFailures\":1").await;
     // A stack that cannot be made is taken away again, whatever is out.
     let told = ask(&migrate, "Delete", json!({})).await;
     assert_eq!(told["Status"], "SUCCESS");
@@ -221,6 +222,9 @@ async fn a_failure_is_told_too() {
     let failed = migrate.invoke(&event).await.unwrap_err();
     assert_eq!(failed.error_type, "BadEvent");
     assert!(bucket.received().is_empty());
+    // Each once, also where two things went wrong.
+    migrate.shut_down();
+    assert_eq!(Told::by(&migrate).sum("MigrationFailures"), 6);
 }
 
 #[tokio::test]
@@ -372,7 +376,7 @@ async fn what_a_role_was_given_beside_is_taken_and_rds_iam_is_given_where_it_is(
         "SUCCESS"
     );
     admin
-        .batch_execute("GRANT ALL ON ALL TABLES IN SCHEMA public TO functions")
+        .batch_execute("GRANT ALL ON ALL TABLES IN SCHEMA public TO functions; GRANT CREATE ON SCHEMA public TO functions")
         .await
         .unwrap();
     // Two at once.
@@ -381,11 +385,12 @@ async fn what_a_role_was_given_beside_is_taken_and_rds_iam_is_given_where_it_is(
         assert_eq!(told["Status"], "SUCCESS", "{told}");
     }
     let state = "SELECT rolcanlogin, pg_has_role('functions', 'rds_iam', 'member'),
-        has_table_privilege('functions', 'audit', 'DELETE'), has_table_privilege('functions', 'audit', 'INSERT')
+        has_table_privilege('functions', 'audit', 'DELETE'), has_table_privilege('functions', 'audit', 'INSERT'),
+        has_schema_privilege('functions', 'public', 'CREATE')
         FROM pg_roles WHERE rolname = 'functions'";
     let row = admin.query_one(state, &[]).await.unwrap();
-    let state: [bool; 4] = [row.get(0), row.get(1), row.get(2), row.get(3)];
-    assert_eq!(state, [true, true, false, true]);
+    let state: [bool; 5] = std::array::from_fn(|n| row.get(n));
+    assert_eq!(state, [true, true, false, true, false]);
 }
 
 #[tokio::test]
@@ -415,9 +420,11 @@ async fn a_hostile_name_is_a_name() {
         .get(0);
     let mighty = stores::unique("mighty");
     let member = stores::unique("member");
+    let holder = stores::unique("holder");
     admin
         .batch_execute(&format!(
-            "CREATE ROLE {mighty} CREATEDB; CREATE ROLE {member} IN ROLE pg_read_all_data"
+            "CREATE ROLE {mighty} CREATEDB; CREATE ROLE {member} IN ROLE pg_read_all_data; CREATE ROLE {holder};
+            CREATE SCHEMA {holder} AUTHORIZATION {holder}"
         ))
         .await
         .unwrap();
@@ -430,6 +437,7 @@ async fn a_hostile_name_is_a_name() {
         owner,
         mighty,
         member,
+        holder,
     ] {
         let told = ask(&migrate, "Create", json!({"DatabaseRole": name})).await;
         assert_eq!(told["Status"], "FAILED", "{name:?}: {told}");

@@ -41,6 +41,15 @@ pub enum Done {
     Answered(Answer),
 }
 
+impl Done {
+    fn is_success(&self) -> bool {
+        match self {
+            Done::Migrated { .. } => true,
+            Done::Answered(answer) => answer.is_success(),
+        }
+    }
+}
+
 /// Why something was not done.
 #[derive(Debug, thiserror::Error)]
 pub enum MigrateError {
@@ -97,10 +106,17 @@ impl From<MigrateError> for Diagnostic {
 /// By hand, where the database is out, or its schema is not one that this version comes after. Where CloudFormation asks, only if
 /// it could not be told: Lambda would try again whatever else failed, and who has been told does not listen any more.
 pub async fn handle(database: &Database, event: LambdaEvent<Value>) -> Result<Done, MigrateError> {
+    let done = invoked(database, event).await;
+    if !done.as_ref().is_ok_and(Done::is_success) {
+        MIGRATION_FAILURES.add(1);
+    }
+    done
+}
+
+async fn invoked(database: &Database, event: LambdaEvent<Value>) -> Result<Done, MigrateError> {
     let (event, context) = event.into_parts();
     if event.get("RequestType").is_none() {
-        let applied = migrate(database).await;
-        let applied = applied.inspect_err(|_| MIGRATION_FAILURES.add(1))?;
+        let applied = migrate(database).await?;
         return Ok(Done::Migrated { applied });
     }
     let request = Request::read(event).map_err(MigrateError::Event)?;
@@ -110,7 +126,6 @@ pub async fn handle(database: &Database, event: LambdaEvent<Value>) -> Result<Do
     let worked = timeout(time_to_work, work(database, &request)).await;
     let worked = worked.unwrap_or(Err(MigrateError::Late(time_to_work)));
     if let Err(error) = &worked {
-        MIGRATION_FAILURES.add(1);
         error!(%error, "CloudFormation is told that this failed");
     }
     let answer = Answer::of(&request, worked);

@@ -19,12 +19,7 @@ async fn main() -> Result<(), Error> {
     let canary = Arc::new(canary.ok_or("the settings could not be read")?);
     aws::container::run(move |_: LambdaEvent<Value>| {
         let canary = Arc::clone(&canary);
-        async move {
-            let told = canary.run().await;
-            // A schedule may come a little early: what it found is told now, and not after the next.
-            metrics::flush();
-            told
-        }
+        async move { canary.run().await }
     })
     .await
 }

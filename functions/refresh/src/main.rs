@@ -36,7 +36,6 @@ async fn main() -> Result<(), Error> {
             if wake.scheduled {
                 refresh.look(&examiner).await;
             }
-            metrics::flush();
             outcome
                 .inspect(|report| tracing::info!(?report, "published"))
                 .map_err(Diagnostic::from)

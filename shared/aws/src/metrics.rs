@@ -35,11 +35,13 @@ struct Started {
 }
 
 /// Emits from here on what this function counts. Reads `METRICS_NAMESPACE` (default `Weir`), `METRICS_INTERVAL_SECONDS` (at most how
-/// often a container emits, default 60; 0 is after each answer) and `METRICS_BY_RULE` (`true`: each rule has metrics of its own, which
+/// often a container emits; 0 is after each answer; default 60 for who decides, else 0) and `METRICS_BY_RULE` (`true`: each rule has metrics of its own, which
 /// cost as such; default `false`). Does nothing where a fault was noted in `settings`, or a second time.
 pub fn start(settings: &mut Settings<'_>, function: Function) {
     let namespace = settings.or("METRICS_NAMESPACE", "Weir".to_owned(), namespace);
-    let interval = settings.integer("METRICS_INTERVAL_SECONDS", 60, 0, 3600);
+    // Who is asked now and then may be frozen for long, with a failure to tell of.
+    let usual = if function.decides() { 60 } else { 0 };
+    let interval = settings.integer("METRICS_INTERVAL_SECONDS", usual, 0, 3600);
     let by_rule = settings.flag("METRICS_BY_RULE", false);
     if let (Some(namespace), Some(interval), Some(by_rule)) = (namespace, interval, by_rule) {
         STARTED.get_or_init(|| Started {
@@ -87,7 +89,7 @@ pub fn flush_if_due() {
 }
 
 /// Emits what was counted since the last time: nothing where that is nothing.
-pub fn flush() {
+pub(crate) fn flush() {
     let Some(started) = STARTED.get() else { return };
     let mut lines = lock(&started.emission).lines();
     denials::drain_into(&mut lines);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use aws::metrics::{self, Function, MIGRATION_FAILURES};
+use aws::metrics::{self, Function};
 use lambda_runtime::Error;
 use limits::settings::Settings;
 use limits_postgres::Database;
@@ -18,10 +18,7 @@ async fn main() -> Result<(), Error> {
     let database = Arc::new(database.ok_or("DATABASE_URL is missing")?);
     aws::container::run(move |event| {
         let database = Arc::clone(&database);
-        async move {
-            let migrated = admin::migrate::handle(&database, event).await;
-            migrated.inspect_err(|_| MIGRATION_FAILURES.add(1))
-        }
+        async move { admin::migrate::handle(&database, event).await }
     })
     .await
 }

@@ -40,7 +40,7 @@ pub struct Answer {
     data: Data,
 }
 
-#[derive(Debug, Clone, Copy, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "UPPERCASE")]
 enum Status {
     Success,
@@ -91,6 +91,10 @@ impl Answer {
                 applied: cut(&applied),
             },
         }
+    }
+
+    pub(super) fn is_success(&self) -> bool {
+        self.status == Status::Success
     }
 
     /// Puts it where CloudFormation looks for it.

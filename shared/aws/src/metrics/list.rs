@@ -38,6 +38,10 @@ impl Function {
             Function::Canary => "canary",
         }
     }
+
+    pub(super) fn decides(self) -> bool {
+        DECIDING.contains(&self)
+    }
 }
 
 /// A metric: what it is called, counted in, and means.
@@ -157,7 +161,7 @@ list! {
     HEALTH_UNKNOWN: Counter = "HealthUnknown", COUNT, &[Function::Refresh], "Looks at the health of a store that AWS gave no answer to.";
     WRITES: Counter = "Writes", COUNT, CONTROL, "Requests that changed rules or clients.";
     PENDING_ANNOUNCEMENTS: Counter = "PendingAnnouncements", COUNT, CONTROL, "Changes that could not be announced, so that the schedule publishes them.";
-    MIGRATION_FAILURES: Counter = "MigrationFailures", COUNT, &[Function::Migrate], "Migrations that failed.";
+    MIGRATION_FAILURES: Counter = "MigrationFailures", COUNT, &[Function::Migrate], "Migrations that failed, or that CloudFormation was not told of.";
     CANARY_SUCCEEDED: Counter = "CanarySucceeded", COUNT, &[Function::Canary], "Trials that all went well in.";
     CANARY_FAILED: Counter = "CanaryFailed", COUNT, &[Function::Canary], "Trials in which something did not.";
     CANARY_LATENCY: Distribution = "CanaryLatency", MILLISECONDS, &[Function::Canary], "How long a trial took.";

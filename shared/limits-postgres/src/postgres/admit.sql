@@ -17,6 +17,11 @@ BEGIN
             JOIN pg_roles ON pg_roles.oid = pg_auth_members.roleid
             WHERE pg_auth_members.member = known.oid AND pg_roles.rolname <> 'rds_iam'
         )
+        -- An owner may do all, and can give back to itself what it is denied.
+        OR EXISTS (
+            SELECT FROM pg_shdepend
+            WHERE refclassid = 'pg_authid'::regclass AND refobjid = known.oid AND deptype = 'o'
+        )
     THEN
         RAISE EXCEPTION USING
             ERRCODE = 'invalid_role_specification',
@@ -30,6 +35,7 @@ BEGIN
     END IF;
 
     EXECUTE format('GRANT CONNECT ON DATABASE %I TO %I', current_database(), wanted);
+    EXECUTE format('REVOKE ALL ON SCHEMA %I FROM %I', current_schema(), wanted);
     EXECUTE format('GRANT USAGE ON SCHEMA %I TO %I', current_schema(), wanted);
     EXECUTE format('REVOKE ALL ON ALL TABLES IN SCHEMA %I FROM %I', current_schema(), wanted);
     FOR privilege IN
