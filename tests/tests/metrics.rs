@@ -559,8 +559,6 @@ fn the_page_of_metrics_has_each_of_the_list_and_no_other() {
     let rows: Vec<Vec<&str>> = rows
         .take_while(is_row)
         .map(|row| row.split('|').map(str::trim).collect())
-        // Settings have a table of their own.
-        .filter(|row: &Vec<&str>| row.len() == 6)
         .collect();
     let table: Vec<Vec<String>> = LIST
         .iter()
