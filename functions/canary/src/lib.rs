@@ -15,7 +15,7 @@ use serde::Serialize;
 use tracing::{error, info};
 use uuid::Uuid;
 
-use self::question::{Question, QuestionError};
+use self::question::{Answer, Question, QuestionError};
 
 /// The resource whose rule `migrate` makes.
 const USUAL_RESOURCE: &str = "canary";
@@ -121,33 +121,28 @@ impl Canary {
     async fn ask_twice(&self) -> Result<Told, CanaryError> {
         // Nobody has asked as this one: whatever is counted of it began with the first question.
         let client = format!("canary-{}", Uuid::new_v4());
-        let first = self.question.ask(&client).await;
-        let first = first.map_err(|error| CanaryError::NoAnswer {
-            which: "first",
-            error,
-        })?;
-        if !verdict::is_allowed(&first) {
-            return Err(CanaryError::WrongAnswer {
-                which: "first",
-                wanted: verdict::ALLOWED,
-                came: first.to_string(),
-            });
+        let first = self.ask(&client, "first", verdict::ALLOWED, verdict::is_allowed);
+        let first = first.await?;
+        let second = self.ask(&client, "second", verdict::BLOCKED, verdict::is_blocked);
+        let second = second.await?;
+        Ok(Told { first, second })
+    }
+
+    async fn ask(
+        &self,
+        client: &str,
+        which: &'static str,
+        wanted: &'static str,
+        is_so: fn(&Answer) -> bool,
+    ) -> Result<String, CanaryError> {
+        match self.question.ask(client).await {
+            Err(error) => Err(CanaryError::NoAnswer { which, error }),
+            Ok(answer) if !is_so(&answer) => Err(CanaryError::WrongAnswer {
+                which,
+                wanted,
+                came: answer.to_string(),
+            }),
+            Ok(answer) => Ok(answer.to_string()),
         }
-        let second = self.question.ask(&client).await;
-        let second = second.map_err(|error| CanaryError::NoAnswer {
-            which: "second",
-            error,
-        })?;
-        if !verdict::is_blocked(&second) {
-            return Err(CanaryError::WrongAnswer {
-                which: "second",
-                wanted: verdict::BLOCKED,
-                came: second.to_string(),
-            });
-        }
-        Ok(Told {
-            first: first.to_string(),
-            second: second.to_string(),
-        })
     }
 }
