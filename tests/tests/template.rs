@@ -272,6 +272,18 @@ fn refresh_hears_of_a_change_and_wakes_each_minute() {
 }
 
 #[test]
+fn lambda_tells_of_its_own_what_went_wrong_and_drops_no_line_of_a_function() {
+    for (id, function) in of_kind("AWS::Lambda::Function") {
+        let logging = &function["Properties"]["LoggingConfig"];
+        let group = logging["LogGroup"]["Ref"].as_str().unwrap();
+        assert!(resources().get(group).is_some(), "{id}: {group}");
+        assert_eq!(logging["LogFormat"], "JSON", "{id}: or no level is heeded");
+        assert_eq!(logging["SystemLogLevel"], "WARN", "{id}");
+        assert_eq!(logging["ApplicationLogLevel"], "TRACE", "{id}");
+    }
+}
+
+#[test]
 fn each_function_is_told_of_its_stores_and_no_others() {
     let variables = |function: &str| {
         let variables = &resources()[function]["Properties"]["Environment"]["Variables"];
