@@ -1,6 +1,6 @@
 # What there is to do here. Each target works on a fresh Debian with Rust; elsewhere `make setup` says what it misses.
 
-.PHONY: help setup run watch test chaos lint scan deploy
+.PHONY: help setup run watch test chaos lint scan deploy build
 
 help:
 	@grep -E '^[a-z]+:.*#' $(MAKEFILE_LIST) | sed 's/:.*#/\t/'
@@ -36,3 +36,6 @@ deploy: # to AWS, by the credentials of the AWS CLI; asks for parameters the fir
 	@scripts/install-tools
 	@scripts/install-sam
 	scripts/deploy $(ARGS)
+
+build: # every function as it is deployed, for arm64 and x86_64, and a table of their sizes
+	@scripts/build
