@@ -1,7 +1,7 @@
 //! What a container counts, and how CloudWatch gets it: as lines of its embedded metric format (EMF) in the log.
 //!
 //! Counting is an addition in memory, and goes on wherever this is linked. It is told by [`flush_if_due`], which a container calls
-//! after each answer, and by [`flush`], which it calls at its end; both do nothing before [`start`].
+//! after each answer, and by `flush`, which it calls at its end; both do nothing before [`start`].
 
 mod denials;
 mod emission;
