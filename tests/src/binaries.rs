@@ -27,8 +27,6 @@ pub enum Function {
     Echo,
 }
 
-const PACKAGES: [&str; 6] = ["authorizer", "check", "admin", "refresh", "canary", "tests"];
-
 impl Function {
     /// The name of the binary.
     pub fn name(self) -> &'static str {
@@ -54,8 +52,8 @@ impl Function {
     }
 }
 
-/// The folder of the profile that the tests themselves were built with, after a build of the binaries into it. All at
-/// once and together with this package, so that dependencies keep the features that the tests have built them with.
+/// The folder of the profile that the tests themselves were built with, after a build of the binaries into it. Of the whole
+/// workspace at once, so that dependencies keep the features that a test of all of it has built them with.
 fn built() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
@@ -73,11 +71,11 @@ fn built() -> &'static Path {
                 "build",
                 "--locked",
                 "--quiet",
+                "--workspace",
                 "--bins",
                 "--example",
                 "echo",
             ])
-            .args(PACKAGES.map(|package| format!("--package={package}")))
             .arg("--target-dir")
             .arg(target)
             .current_dir(env!("CARGO_MANIFEST_DIR"));
