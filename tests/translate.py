@@ -33,7 +33,6 @@ def translated(parameters):
     root = pathlib.Path(__file__).resolve().parent.parent
     template = yaml_parse((root / "template.yaml").read_text())
     # `sam build` and `sam package` put a bucket here before the translator sees it.
-    del template["Globals"]["Function"]["CodeUri"]
     for resource in template["Resources"].values():
         properties = resource.get("Properties", {})
         if resource["Type"] == "AWS::Serverless::Function" and "InlineCode" not in properties:
