@@ -57,38 +57,26 @@ pub struct Container {
 
 impl Container {
     /// Starts the process, and does not wait for it: a cold start is part of the first invocation.
-    pub async fn start<K, V>(
+    pub async fn start(
         function: Function,
-        variables: impl IntoIterator<Item = (K, V)>,
-    ) -> Self
-    where
-        K: Into<String>,
-        V: Into<String>,
-    {
+        variables: impl IntoIterator<Item = (impl Into<String>, impl Into<String>)>,
+    ) -> Self {
         Self::start_beside(RuntimeApi::start(true).await, function, variables)
     }
 
     /// The same where Lambda never answers that the container is to be told of its end.
-    pub async fn start_untold<K, V>(
+    pub async fn start_untold(
         function: Function,
-        variables: impl IntoIterator<Item = (K, V)>,
-    ) -> Self
-    where
-        K: Into<String>,
-        V: Into<String>,
-    {
+        variables: impl IntoIterator<Item = (impl Into<String>, impl Into<String>)>,
+    ) -> Self {
         Self::start_beside(RuntimeApi::start(false).await, function, variables)
     }
 
-    fn start_beside<K, V>(
+    fn start_beside(
         api: RuntimeApi,
         function: Function,
-        variables: impl IntoIterator<Item = (K, V)>,
-    ) -> Self
-    where
-        K: Into<String>,
-        V: Into<String>,
-    {
+        variables: impl IntoIterator<Item = (impl Into<String>, impl Into<String>)>,
+    ) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let name = function.name();
         let number = COUNT.fetch_add(1, Ordering::Relaxed);

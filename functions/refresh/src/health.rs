@@ -4,9 +4,7 @@ use std::fmt::Display;
 use std::future::Future;
 use std::time::Duration;
 
-use aws::cache_health::CacheHealth;
-use aws::database_health::DatabaseHealth;
-use aws::health::{DEADLINE, Health, HealthError};
+use aws::health::{DEADLINE, Health, HealthError, StoreHealth};
 use aws::metrics;
 use limits::moment::unix_us;
 use limits::settings::Settings;
@@ -18,12 +16,9 @@ use tracing::warn;
 /// How old a failover may be, in seconds, that is news to whoever has no earlier look: that may have been lost with it.
 const NEWS_SECONDS: i64 = 120;
 
-/// Whom to ask, beside the stores themselves.
+/// Who looks: at what AWS says, and at the stores themselves.
 #[derive(Debug)]
-pub struct Examiner {
-    cache: Option<CacheHealth>,
-    database: Option<DatabaseHealth>,
-}
+pub struct Examiner(StoreHealth);
 
 impl Examiner {
     /// Reads `REDIS_CACHE_NAME` and `DATABASE_INSTANCE`; what is not set is not asked about, and nothing is with `STORE_HEALTH` false: a
@@ -32,27 +27,17 @@ impl Examiner {
         let cache = settings.or("REDIS_CACHE_NAME", None, |name| name.parse().map(Some));
         let database = settings.or("DATABASE_INSTANCE", None, |id| id.parse().map(Some));
         let asks = settings.flag("STORE_HEALTH", true)?;
-        Some(Self {
-            cache: cache?.filter(|_| asks).map(CacheHealth::new),
-            database: database?.filter(|_| asks).map(DatabaseHealth::new),
-        })
+        Some(Self(StoreHealth::new(
+            cache?.filter(|_| asks),
+            database?.filter(|_| asks),
+        )))
     }
 
     /// Looks at the stores, counts what it sees, and notes it beside what is published. What does not answer in [`DEADLINE`] is not
     /// known; nothing fails.
     pub async fn look(&self, database: &Database, store: &Store) {
-        let cache = async {
-            match &self.cache {
-                Some(cache) => known("ElastiCache", cache.ask().await),
-                None => None,
-            }
-        };
-        let instance = async {
-            match &self.database {
-                Some(instance) => known("RDS", instance.ask().await),
-                None => None,
-            }
-        };
+        let cache = async { known("ElastiCache", self.0.cache().await?) };
+        let instance = async { known("RDS", self.0.database().await?) };
         let (cache, instance, servers, lag, earlier) = tokio::join!(
             cache,
             instance,

@@ -24,12 +24,12 @@ pub struct CacheName {
 
 impl CacheName {
     /// Without what says that it is serverless.
-    #[cfg(feature = "cache-health")]
+    #[cfg(feature = "store-health")]
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    #[cfg(feature = "cache-health")]
+    #[cfg(feature = "store-health")]
     pub(crate) fn is_serverless(&self) -> bool {
         self.serverless
     }

@@ -1,14 +1,10 @@
 //! What talks to AWS itself; by feature, so that a function takes only what it needs.
 
-#[cfg(feature = "cache-health")]
-pub mod cache_health;
 #[cfg(feature = "container")]
 pub mod container;
-#[cfg(feature = "database-health")]
-pub mod database_health;
 #[cfg(feature = "redis-token")]
 pub mod elasticache_token;
-#[cfg(any(feature = "cache-health", feature = "database-health"))]
+#[cfg(feature = "store-health")]
 pub mod health;
 #[cfg(feature = "https")]
 pub mod https;
@@ -20,7 +16,7 @@ pub mod logs;
 pub mod metrics;
 #[cfg(feature = "rds-token")]
 pub mod rds_token;
-#[cfg(any(feature = "cache-health", feature = "database-health", feature = "sns"))]
+#[cfg(any(feature = "sns", feature = "store-health"))]
 mod sdk;
 #[cfg(feature = "signed-requests")]
 pub mod signed_requests;

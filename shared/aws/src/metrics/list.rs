@@ -88,7 +88,6 @@ const ASKING: &[Function] = &[
     Function::Authorizer,
     Function::Check,
     Function::Rules,
-    Function::Clients,
     Function::Refresh,
 ];
 /// Who decides, and who tells operators what would be decided.
