@@ -952,6 +952,16 @@ fn the_schema_comes_before_who_reads_and_they_before_who_writes() {
     );
 }
 
+/// The functions that the page of settings is about.
+const SETTABLE: [Function; 6] = [
+    Function::Authorizer,
+    Function::Check,
+    Function::Rules,
+    Function::Clients,
+    Function::Refresh,
+    Function::Migrate,
+];
+
 /// The variables that the page of settings names, each with the functions that read it.
 fn documented() -> BTreeMap<String, BTreeSet<String>> {
     let settings = include_str!("../../docs/settings.md");
@@ -961,18 +971,12 @@ fn documented() -> BTreeMap<String, BTreeSet<String>> {
         let (names, functions) = (cells.next().unwrap(), cells.next().unwrap());
         let functions = match functions.trim().strip_prefix("as `") {
             Some(other) => of[other.trim_end_matches('`')].clone(),
-            None => [
-                "authorizer",
-                "check",
-                "rules",
-                "clients",
-                "refresh",
-                "migrate",
-            ]
-            .into_iter()
-            .filter(|function| functions.contains(function) || functions.trim() == "all")
-            .map(str::to_owned)
-            .collect(),
+            None => SETTABLE
+                .map(Function::name)
+                .into_iter()
+                .filter(|function| functions.contains(function) || functions.trim() == "all")
+                .map(str::to_owned)
+                .collect(),
         };
         for name in names.split('`').skip(1).step_by(2) {
             of.insert(name.to_owned(), functions.clone());
@@ -1010,14 +1014,7 @@ fn every_setting_can_be_set_by_a_parameter_save_one_for_a_developers_machine() {
 #[test]
 fn no_function_is_told_what_it_does_not_read() {
     let documented = documented();
-    for function in [
-        "authorizer",
-        "check",
-        "rules",
-        "clients",
-        "refresh",
-        "migrate",
-    ] {
+    for function in SETTABLE.map(Function::name) {
         for name in variables(json!({"LogLevel": "info"}), function).keys() {
             let known = documented.get(name).is_some_and(|of| of.contains(function));
             assert!(known, "{function} does not read {name}");
@@ -1027,14 +1024,7 @@ fn no_function_is_told_what_it_does_not_read() {
 
 #[tokio::test]
 async fn what_is_left_empty_is_as_if_it_were_not_set() {
-    for function in [
-        Function::Authorizer,
-        Function::Check,
-        Function::Rules,
-        Function::Clients,
-        Function::Refresh,
-        Function::Migrate,
-    ] {
+    for function in SETTABLE {
         let stores = ["REDIS_URL", "REDIS_AUTH", "DATABASE_URL", "DATABASE_AUTH"];
         let mut all: BTreeMap<_, _> = variables(json!({}), function.name())
             .iter()

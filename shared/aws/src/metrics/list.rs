@@ -161,7 +161,7 @@ list! {
     WRITES: Counter = "Writes", COUNT, CONTROL, "Requests that changed rules or clients.";
     PENDING_ANNOUNCEMENTS: Counter = "PendingAnnouncements", COUNT, CONTROL, "Changes that could not be announced, so that the schedule publishes them.";
     MIGRATION_FAILURES: Counter = "MigrationFailures", COUNT, &[Function::Migrate], "Migrations that failed, or that CloudFormation was not told of.";
-    CANARY_SUCCEEDED: Counter = "CanarySucceeded", COUNT, &[Function::Canary], "Trials that all went well in.";
-    CANARY_FAILED: Counter = "CanaryFailed", COUNT, &[Function::Canary], "Trials in which something did not.";
+    CANARY_SUCCEEDED: Counter = "CanarySucceeded", COUNT, &[Function::Canary], "Trials of the canary in which limits held.";
+    CANARY_FAILED: Counter = "CanaryFailed", COUNT, &[Function::Canary], "Trials in which they did not, or nobody said so.";
     CANARY_LATENCY: Distribution = "CanaryLatency", MILLISECONDS, &[Function::Canary], "How long a trial took.";
 }
