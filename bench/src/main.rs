@@ -1,0 +1,5 @@
+//! Measures everything and prints it.
+
+fn main() {
+    bench::run();
+}

@@ -1,0 +1,4 @@
+//! What is measured: a file for each group of rows.
+
+pub mod authorizer;
+pub mod round_trip;
