@@ -1,9 +1,9 @@
 # What there is to do here. Each target works on a fresh Debian with Rust; elsewhere `make setup` says what it misses.
 
-.PHONY: help setup run watch test chaos lint scan deploy build
+.PHONY: help setup run watch test chaos bench-peers lint scan deploy build
 
 help:
-	@grep -E '^[a-z]+:.*#' $(MAKEFILE_LIST) | sed 's/:.*#/\t/'
+	@grep -E '^[a-z-]+:.*#' $(MAKEFILE_LIST) | sed 's/:.*#/\t/'
 
 setup: # install what the tests start and use: Redis, Postgres, PgBouncer, the tools in .tools
 	@scripts/install-servers
@@ -20,6 +20,9 @@ test: setup # every test, on private stores
 
 chaos: setup # two minutes of faults under traffic in each topology, and the account; ARGS='SECONDS primary|sentinel|cluster' for less or more
 	cargo run --locked -p tests --example chaos -- $(ARGS)
+
+bench-peers: # limiters of others to measure beside, in .tools/peers: limitador, governor, rate-limiter-flexible, limits; says which cannot be had
+	@scripts/install-peers
 
 lint: setup # formatting, clippy, documentation, dependencies, template
 	cargo fmt --all --check

@@ -1,0 +1,1 @@
+../../../floor/src/gcra.lua
