@@ -114,26 +114,31 @@ impl Report {
     /// Every row, as Markdown: a table for each section.
     pub fn tables(&self) -> String {
         let mut text = String::new();
-        let mut section = "";
+        let mut sections: Vec<&str> = Vec::new();
         for row in &self.rows {
-            if row.section != section {
-                section = row.section;
-                let _ = write!(
+            if !sections.contains(&row.section) {
+                sections.push(row.section);
+            }
+        }
+        for section in sections {
+            let _ = write!(
+                text,
+                "\n### {section}\n\n| | least / median / most | | × base, round by round | base |\n|---|---:|---|---:|---|\n"
+            );
+            for row in self.rows.iter().filter(|row| row.section == section) {
+                let values = Spread::of(row.values.clone());
+                let values = values.map_or_else(String::new, |all| all.text());
+                let base = row.base.as_deref().unwrap_or_default();
+                let ratio = self
+                    .row(section, base)
+                    .and_then(|base| self.ratio(row, base))
+                    .map_or_else(String::new, |ratio| ratio.text());
+                let _ = writeln!(
                     text,
-                    "\n### {section}\n\n| | least / median / most | | × base, round by round | base |\n|---|---:|---|---:|---|\n"
+                    "| {} | {values} | {} | {ratio} | {base} |",
+                    row.name, row.unit
                 );
             }
-            let values = Spread::of(row.values.clone()).map_or_else(String::new, |all| all.text());
-            let base = row.base.as_deref().unwrap_or_default();
-            let ratio = self
-                .row(section, base)
-                .and_then(|base| self.ratio(row, base))
-                .map_or_else(String::new, |ratio| ratio.text());
-            let _ = writeln!(
-                text,
-                "| {} | {values} | {} | {ratio} | {base} |",
-                row.name, row.unit
-            );
         }
         text
     }

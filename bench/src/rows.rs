@@ -2,3 +2,4 @@
 
 pub mod authorizer;
 pub mod round_trip;
+pub mod take;

@@ -37,7 +37,7 @@ impl Turned {
         }
     }
 
-    fn evaluate(&mut self, hash: &str, names: &[String], arguments: &[String]) -> redis::Value {
+    fn evaluate(&mut self, hash: &str, names: &[String], arguments: &[Vec<u8>]) -> redis::Value {
         let mut pipeline = redis::pipe();
         pipeline.set("clock", clock(self.now_us)).ignore();
         pipeline.cmd("EVALSHA").arg(hash).arg(names.len());

@@ -3,7 +3,7 @@
 -- taken is given back whatever rules are in force by now.
 --
 -- KEYS  the buckets that were taken from, all of one lane
--- ARGV  six for each bucket: the five that take.lua was given, and the mark that it told
+-- ARGV  two for each bucket: what take.lua was given of it, and the mark that it told
 -- Reply from how many of them something was given back: nothing is where all of it has come back by itself, or the bucket is gone
 --       or of another window by now
 --
@@ -15,12 +15,11 @@ local time = redis.call('TIME')
 local given = 0
 
 for i = 1, #KEYS do
-  local key, a = KEYS[i], 6 * i - 5
-  local algorithm, per_second, limit = ARGV[a], tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2])
-  local size, cost, mark = tonumber(ARGV[a + 3]), tonumber(ARGV[a + 4]), tonumber(ARGV[a + 5])
+  local key, mark = KEYS[i], tonumber(ARGV[2 * i])
+  local algorithm, _, per_second, limit, size, cost = unpacked('<c1Bdddd', ARGV[2 * i - 1])
   if algorithm == 'l' then
     -- Those very entries; of several of one tick each is as good as another.
-    local gone = redis.pcall('LREM', key, ARGV[a + 4], ARGV[a + 5])
+    local gone = redis.pcall('LREM', key, cost, ARGV[2 * i])
     if type(gone) == 'number' and gone > 0 then
       given = given + 1
     end

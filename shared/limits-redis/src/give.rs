@@ -38,13 +38,11 @@ pub fn names(keys: &Keys, buckets: &[Bucket<'_>], marks: &[Option<u64>]) -> Vec<
 }
 
 /// The arguments of the same, as `give.lua` wants them.
-pub fn arguments(buckets: &[Bucket<'_>], marks: &[Option<u64>]) -> Vec<String> {
-    let mut arguments = Vec::with_capacity(6 * buckets.len());
-    for (bucket, mark) in taken(buckets, marks) {
-        take::describe(bucket, &mut arguments);
-        arguments.push(mark.to_string());
-    }
-    arguments
+pub fn arguments(buckets: &[Bucket<'_>], marks: &[Option<u64>]) -> Vec<Vec<u8>> {
+    let taken = taken(buckets, marks);
+    taken
+        .flat_map(|(bucket, mark)| [take::describe(bucket), mark.to_string().into()])
+        .collect()
 }
 
 fn taken<'a, 'b>(

@@ -1,13 +1,13 @@
 #!lua
 -- Decides one call: all of its buckets, or none. The clock is this server's.
 --
--- KEYS  the epochs of the lanes that the call lies in, none where they are read apart; then its buckets: shadow buckets last
+-- KEYS  the epochs of the lanes that the call lies in, none where they are read apart; then its buckets
 -- ARGV  1  'take', 'look' (says what taking would find) or 'hold' (takes what may have to be given back: give.lua)
 --       2  the epoch that the caller decides by
---       3  how many of the buckets are shadows: they stop nothing, and are taken from where they have room
---       then five for each bucket:
---          algorithm        't' token or leaky bucket, 'f' fixed window, 's' sliding window, 'l' sliding log
---          per_second       ticks a second
+--       then one for each bucket, of 34 bytes, since to read numbers from texts would cost more than to decide by them:
+--          algorithm        a letter: 't' token or leaky bucket, 'f' fixed window, 's' sliding window, 'l' sliding log
+--          shadow           a byte: 1 where it stops nothing, and is taken from where it has room, else 0
+--          per_second       as all that follows a double, the lowest byte first: ticks a second
 --          limit            requests a window; of a bucket also what a tick gives back
 --          size             of a bucket the level that is never passed; else the window in ticks
 --          cost             what this call adds: to the level of a bucket, else in requests
@@ -25,7 +25,7 @@
 
 local call, number, floor, ceil, format = redis.call, tonumber, math.floor, math.ceil, string.format
 local pack, unpacked = struct.pack, struct.unpack
-local buckets = (#ARGV - 3) / 5
+local buckets = #ARGV - 2
 local lanes = #KEYS - buckets
 -- Of a list this is nil. Only so many can be unpacked at once.
 local kept
@@ -57,7 +57,6 @@ if buckets == 0 then
   return {}
 end
 
-local active = buckets - number(ARGV[3])
 local holding = ARGV[1] == 'hold'
 local may_write = holding or ARGV[1] == 'take'
 local taking = may_write
@@ -65,16 +64,13 @@ local time = call('TIME')
 local seconds, micros = number(time[1]), number(time[2])
 local answers, states, keeps
 -- One string needs no tables.
-local many = buckets > 1 or holding or ARGV[4] == 'l'
+local many = buckets > 1 or holding
 if many then
   answers, states, keeps = {}, {}, {}
 end
-local a = 4
 
 for i = 1, buckets do
-  local algorithm, per_second, limit = ARGV[a], number(ARGV[a + 1]), number(ARGV[a + 2])
-  local size, cost = number(ARGV[a + 3]), number(ARGV[a + 4])
-  a = a + 5
+  local algorithm, shadow, per_second, limit, size, cost = unpacked('<c1Bdddd', ARGV[2 + i])
   local now = seconds * per_second + floor(micros * per_second / 1000000)
   local key, state = KEYS[lanes + i], kept[lanes + i]
   -- Each algorithm sets its answer and, where there is room, the state after this call and for how many ticks that matters.
@@ -108,7 +104,7 @@ for i = 1, buckets do
     states[i], keeps[i] = after, keep
   elseif not many then
     return answer
-  elseif i <= active then
+  elseif shadow == 0 then
     taking = false
   end
   answers[i] = answer
@@ -139,7 +135,7 @@ for i = 1, taking and buckets or 0 do
   local state, mark, tick = states[i], nil, nil
   if type(state) == 'string' then
     mark, tick = unpacked('<dd', state)
-    if ARGV[5 * i - 1] == 't' then
+    if unpacked('<c1', ARGV[2 + i]) == 't' then
       mark = tick
     end
   elseif state then

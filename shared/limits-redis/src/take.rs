@@ -1,6 +1,5 @@
 //! Asking `take.lua`: how a call becomes arguments, and a reply answers.
 
-use std::fmt::Write;
 use std::sync::LazyLock;
 
 use limits::algorithms::{Reading, fixed_window, sliding_log, sliding_window, token_bucket};
@@ -73,40 +72,34 @@ pub fn names(keys: &Keys, call: &Call<'_>) -> Vec<String> {
 }
 
 /// The arguments of a call, as `take.lua` wants them.
-pub fn arguments(call: &Call<'_>) -> Vec<String> {
-    let mut arguments = Vec::with_capacity(3 + 5 * call.buckets.len());
-    arguments.push(
-        match call.operation {
-            Operation::Take => "take",
-            Operation::Look => "look",
-            Operation::Hold => "hold",
-        }
-        .to_owned(),
-    );
-    arguments.push(call.epoch.to_string());
-    let shadows = call.buckets.iter().filter(|bucket| bucket.shadow).count();
-    arguments.push(shadows.to_string());
-    for bucket in call.buckets {
-        describe(bucket, &mut arguments);
-    }
+pub fn arguments(call: &Call<'_>) -> Vec<Vec<u8>> {
+    let operation = match call.operation {
+        Operation::Take => "take",
+        Operation::Look => "look",
+        Operation::Hold => "hold",
+    };
+    let mut arguments = Vec::with_capacity(2 + call.buckets.len());
+    arguments.push(operation.into());
+    arguments.push(call.epoch.to_string().into());
+    arguments.extend(call.buckets.iter().map(describe));
     arguments
 }
 
-/// The five arguments of a bucket.
-pub(crate) fn describe(bucket: &Bucket<'_>, arguments: &mut Vec<String>) {
+/// A bucket, as `take.lua` wants it. Each of its numbers is one that a double holds exactly.
+pub(crate) fn describe(bucket: &Bucket<'_>) -> Vec<u8> {
     let quota = bucket.quota;
     let (letter, size) = match quota.algorithm() {
-        Algorithm::TokenBucket | Algorithm::LeakyBucket => ("t", quota.capacity()),
-        Algorithm::FixedWindow => ("f", quota.window_ticks()),
-        Algorithm::SlidingWindow => ("s", quota.window_ticks()),
-        Algorithm::SlidingLog => ("l", quota.window_ticks()),
+        Algorithm::TokenBucket | Algorithm::LeakyBucket => (b't', quota.capacity()),
+        Algorithm::FixedWindow => (b'f', quota.window_ticks()),
+        Algorithm::SlidingWindow => (b's', quota.window_ticks()),
+        Algorithm::SlidingLog => (b'l', quota.window_ticks()),
     };
-    arguments.push(letter.to_owned());
+    let mut text = Vec::with_capacity(34);
+    text.extend([letter, bucket.shadow.into()]);
     for number in [quota.tick().per_second(), quota.limit(), size, bucket.cost] {
-        let mut text = String::with_capacity(16);
-        let _ = write!(text, "{number}");
-        arguments.push(text);
+        text.extend((number as f64).to_le_bytes());
     }
+    text
 }
 
 /// Reads what `take.lua` replied to a take or a look.

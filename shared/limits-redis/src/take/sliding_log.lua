@@ -2,6 +2,10 @@
 -- Answer: { count, empty_in, fits_in }: in how many ticks the newest counts no more, and in how many the cost fits.
 -- Looked at from both ends, where a list is quick: what counts no more lies at its tail, and is cut off by the next that is taken.
 -- An entry that is no number was not taken by us, and counts no more.
+if not many then
+  -- No string.
+  many, answers, states, keeps = true, {}, {}, {}
+end
 local from, count, entries, ahead = now, 0, 0, 0
 local newest = number(redis.pcall('LINDEX', key, 0))
 if newest and newest >= 0 then
