@@ -1,6 +1,6 @@
 # What there is to do here. Each target works on a fresh Debian with Rust; elsewhere `make setup` says what it misses.
 
-.PHONY: help setup run watch test chaos bench-peers lint scan deploy build
+.PHONY: help setup run watch test chaos bench-peers simulate lint scan deploy build
 
 help:
 	@grep -E '^[a-z-]+:.*#' $(MAKEFILE_LIST) | sed 's/:.*#/\t/'
@@ -23,6 +23,9 @@ chaos: setup # two minutes of faults under traffic in each topology, and the acc
 
 bench-peers: # limiters of others to measure beside, in .tools/peers: limitador, governor, rate-limiter-flexible, limits; says which cannot be had
 	@scripts/install-peers
+
+simulate: # a million requests a second, from docs/performance.json, into docs/capacity.md and its plot
+	cargo run --release --locked -p simulation -- --write
 
 lint: setup # formatting, clippy, documentation, dependencies, template
 	cargo fmt --all --check
