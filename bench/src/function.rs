@@ -52,23 +52,23 @@ pub struct Function {
 }
 
 impl Function {
-    /// Starts a binary with these variables beside Lambda's own.
-    pub fn start(binary: &Path, variables: &[(&str, String)]) -> Self {
+    /// Starts a program with these variables beside Lambda's own.
+    pub fn start(program: &mut Command, variables: &[(&str, String)]) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
         let address = listener.local_addr().expect("it is bound");
         let (sender, connections) = channel();
         thread::spawn(move || accept(&listener, &sender));
         let own = own_variables(address);
-        let mut command = Command::new(binary);
-        command
+        program
             .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .envs(own)
             .envs(variables.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
         let started = Instant::now();
-        let process = command.spawn().expect("the binary can be run");
+        let process = program.spawn().expect("the program can be run");
         Self {
             process,
             started,
@@ -94,6 +94,11 @@ impl Function {
     /// The process's id.
     pub fn pid(&self) -> u32 {
         self.process.id()
+    }
+
+    /// Waits until the process has ended.
+    pub fn ended(&mut self) {
+        self.process.wait().expect("it is a child of ours");
     }
 
     /// Hands out an event and waits for the answer: how long that took, and the answer. Then waits until the function asks for the

@@ -1,5 +1,11 @@
 //! What is measured: a file for each group of rows.
 
 pub mod authorizer;
+pub mod check;
+pub mod cold_start;
+pub mod limiter;
+pub mod matching;
+pub mod peers;
 pub mod round_trip;
+pub mod rules;
 pub mod take;

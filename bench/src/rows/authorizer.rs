@@ -1,6 +1,6 @@
 //! The whole authorizer, beside handlers that do the least that a handler can.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, process::Command};
 
 use local::servers::Redis;
 use serde_json::{Value, json};
@@ -35,10 +35,10 @@ pub struct Authorizer {
     _operator: Operator,
 }
 
-/// An operator that published what the rows need: a client with room, and one without.
-pub fn published(redis: &Redis) -> Operator {
+/// An operator that published to a Redis what the rows need: a client with room, and one without.
+pub fn published(redis: &str) -> Operator {
     current_thread().block_on(async {
-        let operator = Operator::at(&redis.url()).await;
+        let operator = Operator::at(redis).await;
         for (client, key) in [("roomy", "roomy-key"), ("empty", "empty-key")] {
             operator.client(client, json!({})).await;
             operator.key(client, key).await;
@@ -92,7 +92,7 @@ pub fn contender_binary(name: &str) -> PathBuf {
 impl Authorizer {
     /// With a Redis that runs [`HERE`].
     pub fn new(redis: &Redis) -> Self {
-        let operator = published(redis);
+        let operator = published(&redis.url());
         let variables = variables(redis, &operator);
         let contenders = |cpu: Cpu| -> Vec<Contender> {
             [
@@ -110,7 +110,9 @@ impl Authorizer {
                 name,
                 base,
                 event: event(key),
-                function: on(cpu, || Function::start(&contender_binary(name), &variables)),
+                function: on(cpu, || {
+                    Function::start(&mut Command::new(contender_binary(name)), &variables)
+                }),
                 answer,
             })
             .into()
