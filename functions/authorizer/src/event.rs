@@ -7,6 +7,7 @@ use std::{borrow::Cow, net::IpAddr};
 
 use aws::lenient::{Object, items, text};
 use limits::Resource;
+use serde::{Deserialize, Deserializer};
 
 /// The one header that may hold an API key, in any case.
 const API_KEY: &str = "x-api-key";
@@ -50,11 +51,10 @@ pub struct Event {
 }
 
 impl Event {
-    /// Reads an event. There is no event that cannot be read; what is not in it is missing in what comes out.
-    pub fn read(json: &str) -> Self {
-        let event = Object::read(json);
+    /// The event that an object is. There is none that cannot be read; what is not in it is missing in what comes out.
+    fn of(event: &Object<'_>) -> Self {
         let context = event.object("requestContext");
-        let headers = Headers::of(&event);
+        let headers = Headers::of(event);
         let owned = |text: Option<Cow<'_, str>>| text.map(Cow::into_owned);
         let simple = event.text("version").as_deref() == Some("2.0");
         if simple {
@@ -104,6 +104,12 @@ impl Event {
         Resource::path(&self.method, &self.path, self.route.as_deref())
             .below(&self.stage)
             .below(base_path)
+    }
+}
+
+impl<'de> Deserialize<'de> for Event {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Object::deserialize(deserializer).map(|event| Self::of(&event))
     }
 }
 
@@ -224,7 +230,7 @@ mod tests {
     }
 
     fn read(event: &Value) -> Event {
-        Event::read(&event.to_string())
+        serde_json::from_str(&event.to_string()).unwrap()
     }
 
     fn meets(event: &Event, pattern: &str) -> bool {
@@ -342,7 +348,8 @@ mod tests {
 
     #[test]
     fn no_event_is_too_odd_to_be_read() {
-        let nothing = Event::read("{}");
+        let parse = |json| serde_json::from_str::<Event>(json).unwrap();
+        let nothing = parse("{}");
         assert_eq!(
             nothing.door,
             Door::Policy {
@@ -351,8 +358,18 @@ mod tests {
         );
         assert_eq!((nothing.address, &nothing.api_key), (None, &None));
         assert!(meets(&nothing, "*") && meets(&nothing, "/**") && !meets(&nothing, "/x"));
-        for odd in ["null", "5", "[]", "", "{\"requestContext\": null}"] {
-            assert_eq!(Event::read(odd), nothing, "{odd}");
+        let odd = [
+            "null",
+            "5",
+            "-5",
+            "0.5",
+            "true",
+            "[[]]",
+            "\"\"",
+            "{\"requestContext\": null}",
+        ];
+        for odd in odd {
+            assert_eq!(parse(odd), nothing, "{odd}");
         }
         for (whole, names) in [
             (

@@ -89,7 +89,7 @@ mod tests {
             "headers": headers,
             "requestContext": { "identity": { "sourceIp": address } },
         });
-        let event = Event::read(&event.to_string());
+        let event: Event = serde_json::from_str(&event.to_string()).unwrap();
         let identities = Identities::parse(identity).unwrap();
         format!("{:?}", identities.shown(&event, event.address))
     }

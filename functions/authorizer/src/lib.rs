@@ -116,12 +116,11 @@ impl Authorizer {
         }
     }
 
-    /// Answers one event of API Gateway, as JSON.
+    /// Answers one event of API Gateway.
     ///
     /// # Errors
     /// Only where an error is what API Gateway must be told. That a call is throttled is an answer.
-    pub async fn answer(&self, event: &str) -> Result<Answer, Failure> {
-        let event = Event::read(event);
+    pub async fn answer(&self, event: Event) -> Result<Answer, Failure> {
         match self.decide(&event).await {
             Verdict::Decided(decision) => Ok(Answer::of(&decision, &event.door)),
             Verdict::StoreOut => Err(Failure::StoreUnavailable),

@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use authorizer::Authorizer;
+use authorizer::{Authorizer, Event};
 use aws::metrics::{self, Function};
 use lambda_runtime::{Diagnostic, Error, LambdaEvent};
 use limits::settings::Settings;
-use serde_json::value::RawValue;
 
 /// The runtime logs each error that is answered, and here an error is how a caller is told 401: anyone could fill the log. Of a
 /// panic, standard error tells.
@@ -25,10 +24,10 @@ async fn main() -> Result<(), Error> {
     let authorizer = Arc::new(authorizer.ok_or("the environment cannot be read")?);
     authorizer.load().await;
 
-    aws::container::run(move |event: LambdaEvent<Box<RawValue>>| {
+    aws::container::run(move |event: LambdaEvent<Event>| {
         let authorizer = Arc::clone(&authorizer);
         async move {
-            let answer = authorizer.answer(event.payload.get()).await;
+            let answer = authorizer.answer(event.payload).await;
             answer.map_err(Diagnostic::from)
         }
     })

@@ -5,7 +5,7 @@ use std::{borrow::Cow, fmt};
 
 use serde::{
     Deserialize, Deserializer,
-    de::{MapAccess, Visitor},
+    de::{IgnoredAny, MapAccess, SeqAccess, Visitor},
 };
 use serde_json::value::RawValue;
 
@@ -69,6 +69,7 @@ pub fn items(value: &RawValue) -> Option<Vec<&RawValue>> {
     serde_json::from_str(value.get()).ok()
 }
 
+/// What is JSON and no object is one without members.
 impl<'de> Deserialize<'de> for Object<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Members;
@@ -87,9 +88,37 @@ impl<'de> Deserialize<'de> for Object<'de> {
                 }
                 Ok(Object(members))
             }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<Object<'de>, A::Error> {
+                IgnoredAny.visit_seq(items).map(|_| Object::default())
+            }
+
+            fn visit_str<E>(self, _: &str) -> Result<Object<'de>, E> {
+                Ok(Object::default())
+            }
+
+            fn visit_f64<E>(self, _: f64) -> Result<Object<'de>, E> {
+                Ok(Object::default())
+            }
+
+            fn visit_i64<E>(self, _: i64) -> Result<Object<'de>, E> {
+                Ok(Object::default())
+            }
+
+            fn visit_u64<E>(self, _: u64) -> Result<Object<'de>, E> {
+                Ok(Object::default())
+            }
+
+            fn visit_bool<E>(self, _: bool) -> Result<Object<'de>, E> {
+                Ok(Object::default())
+            }
+
+            fn visit_unit<E>(self) -> Result<Object<'de>, E> {
+                Ok(Object::default())
+            }
         }
 
-        deserializer.deserialize_map(Members)
+        deserializer.deserialize_any(Members)
     }
 }
 
@@ -108,7 +137,11 @@ impl<'de> Deserialize<'de> for Text<'de> {
             }
 
             fn visit_borrowed_bytes<E>(self, bytes: &'de [u8]) -> Result<Text<'de>, E> {
-                Ok(Text(String::from_utf8_lossy(bytes)))
+                // Nearly all are Unicode, which is quicker seen at once.
+                Ok(Text(match str::from_utf8(bytes) {
+                    Ok(text) => text.into(),
+                    Err(_) => String::from_utf8_lossy(bytes),
+                }))
             }
 
             fn visit_bytes<E>(self, bytes: &[u8]) -> Result<Text<'de>, E> {
