@@ -158,8 +158,10 @@ fn protected(template: &Template, authorizer: Authorizer) -> Result<Router, Stri
                 error_type: message.clone(),
                 message,
             };
+            let event =
+                serde_json::from_value(event).map_err(|error| failure(error.to_string()))?;
             let answer = authorizer
-                .answer(&event.to_string())
+                .answer(event)
                 .await
                 .map_err(|error| failure(error.to_string()))?;
             serde_json::to_value(answer).map_err(|error| failure(error.to_string()))
