@@ -1,6 +1,6 @@
 # What there is to do here. Each target works on a fresh Debian with Rust; elsewhere `make setup` says what it misses.
 
-.PHONY: help setup run watch test chaos bench-peers simulate lint scan deploy build
+.PHONY: help setup run watch test chaos bench-peers load simulate lint scan deploy build
 
 help:
 	@grep -E '^[a-z-]+:.*#' $(MAKEFILE_LIST) | sed 's/:.*#/\t/'
@@ -23,6 +23,10 @@ chaos: setup # two minutes of faults under traffic in each topology, and the acc
 
 bench-peers: # limiters of others to measure beside, in .tools/peers: limitador, governor, rate-limiter-flexible, limits; says which cannot be had
 	@scripts/install-peers
+
+load: setup # ten thousand decisions a second for a minute through the real authorizer; ARGS='--rate N --containers N --seconds N' for others
+	cargo build --release --locked -p authorizer
+	cargo run --release --locked -p bench -- load $(ARGS)
 
 simulate: # a million requests a second, from docs/performance.json, into docs/capacity.md and its plot
 	cargo run --release --locked -p simulation -- --write

@@ -6,8 +6,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 pub mod function;
+pub mod load;
+pub mod open_loop;
 pub mod peer;
 pub mod pin;
+pub mod processor_time;
 pub mod profile;
 pub mod report;
 pub mod rows;
@@ -18,8 +21,9 @@ use std::time::Instant;
 use local::servers::Redis;
 use report::Report;
 use rows::{
-    authorizer::Authorizer, check::Check, cold_start::ColdStart, limiter::InProcess,
-    matching::Matching, peers::Peers, round_trip::RoundTrip, rules::Rules, take::Take,
+    authorizer::Authorizer, check::Check, cold_start::ColdStart, growth::Growth,
+    limiter::InProcess, matching::Matching, offender::Offender, peers::Peers,
+    round_trip::RoundTrip, rules::Rules, take::Take,
 };
 
 const ROUNDS: usize = 5;
@@ -37,6 +41,8 @@ pub fn run() {
     let mut authorizer = Authorizer::new(&redis);
     let mut cold_start = ColdStart::new(&redis);
     let mut check = Check::new();
+    let mut offender = Offender::new(&redis);
+    let mut growth = Growth::new(&redis);
     let mut groups: Vec<Group<'_>> = vec![
         ("round trip", Box::new(|report| round_trip.round(report))),
         ("take", Box::new(|report| take.round(report))),
@@ -47,6 +53,8 @@ pub fn run() {
         ("authorizer", Box::new(|report| authorizer.round(report))),
         ("cold start", Box::new(|report| cold_start.round(report))),
         ("check", Box::new(|report| check.round(report))),
+        ("offender", Box::new(|report| offender.round(report))),
+        ("growth", Box::new(|report| growth.round(report))),
     ];
     let mut report = Report::default();
     for round in 0..=ROUNDS {

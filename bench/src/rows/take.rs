@@ -1,6 +1,6 @@
 //! How many decisions a Redis core makes: `take.lua` beside the least script that limits anything.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use floor::GCRA;
 use futures::future::join_all;
@@ -12,7 +12,7 @@ use limits::{
 };
 use limits_redis::{Call, keys::Keys, take};
 use local::servers::Redis;
-use redis::{Cmd, Value, aio::MultiplexedConnection};
+use redis::{AsyncConnectionConfig, Cmd, Pipeline, Value, aio::MultiplexedConnection};
 use tokio::runtime::Runtime;
 
 use crate::{
@@ -29,6 +29,8 @@ const SIZES: [usize; 3] = [1, 2, 4];
 const CONNECTIONS: u32 = 50;
 /// Calls in flight on each.
 const IN_FLIGHT: u32 = 16;
+/// Longer than any answer takes.
+const PATIENCE: Duration = Duration::from_secs(30);
 const LANE: Lane = Lane(7);
 const EPOCH: u64 = 1_764_500_000_000;
 const SECTION: &str = "take.lua, one core of Redis";
@@ -222,6 +224,14 @@ pub fn call(script: &str, lane: Lane, quotas: &[Quota], number: u32) -> Cmd {
     call
 }
 
+/// The key of the first bucket of a call.
+pub fn first_bucket(call: &Cmd) -> &[u8] {
+    let Some(redis::Arg::Simple(key)) = call.args_iter().nth(4) else {
+        panic!("a call has a bucket");
+    };
+    key
+}
+
 /// As many calls as a server takes: from 50 connections, with 16 in flight on each.
 pub struct Load {
     runtime: Runtime,
@@ -232,7 +242,9 @@ impl Load {
     /// From the processor that is [`AWAY`].
     pub fn new(client: &redis::Client) -> Self {
         let runtime = current_thread();
-        let connect = || client.get_multiplexed_async_connection();
+        // A slow machine is no failure.
+        let settings = AsyncConnectionConfig::new().set_response_timeout(Some(PATIENCE));
+        let connect = || client.get_multiplexed_async_connection_with_config(&settings);
         let connections = runtime.block_on(join_all((0..CONNECTIONS).map(|_| connect())));
         Self {
             runtime,
@@ -242,23 +254,14 @@ impl Load {
 
     /// Makes about so many calls, which are made by their number beforehand: how many a second.
     pub fn throughput(&mut self, calls: u32, call: impl Fn(u32) -> Cmd) -> f64 {
-        let each = calls.div_ceil(CONNECTIONS * IN_FLIGHT);
-        let mut numbers = 0..;
-        let mut pipelines = Vec::new();
-        for _ in 0..CONNECTIONS {
-            let mut own = Vec::new();
-            for _ in 0..each {
-                let mut pipeline = redis::pipe();
-                for number in numbers.by_ref().take(IN_FLIGHT as usize) {
-                    pipeline.add_command(call(number));
-                }
-                own.push(pipeline);
-            }
-            pipelines.push(own);
-        }
+        self.make(&prepared(calls, call))
+    }
+
+    /// Makes calls that are prepared: how many a second.
+    pub fn make(&mut self, prepared: &Prepared) -> f64 {
         let started = Instant::now();
         on(AWAY, || {
-            let all = self.connections.iter_mut().zip(&pipelines);
+            let all = self.connections.iter_mut().zip(prepared);
             let all = all.map(async |(connection, own)| {
                 for pipeline in own {
                     let _: Vec<Value> = pipeline.query_async(connection).await.unwrap();
@@ -266,8 +269,27 @@ impl Load {
             });
             self.runtime.block_on(join_all(all));
         });
-        f64::from(each * CONNECTIONS * IN_FLIGHT) / started.elapsed().as_secs_f64()
+        let calls: usize = prepared.iter().flatten().map(Pipeline::len).sum();
+        calls as f64 / started.elapsed().as_secs_f64()
     }
+}
+
+/// What each connection asks, one pipeline after the other.
+pub type Prepared = Vec<Vec<Pipeline>>;
+
+/// About so many calls, by their number.
+pub fn prepared(calls: u32, call: impl Fn(u32) -> Cmd) -> Prepared {
+    let each = calls.div_ceil(CONNECTIONS * IN_FLIGHT);
+    let mut numbers = 0..;
+    let mut pipeline = || {
+        let mut pipeline = redis::pipe();
+        for number in numbers.by_ref().take(IN_FLIGHT as usize) {
+            pipeline.add_command(call(number));
+        }
+        pipeline
+    };
+    let mut own = || (0..each).map(|_| pipeline()).collect();
+    (0..CONNECTIONS).map(|_| own()).collect()
 }
 
 /// Microseconds that an `EVALSHA` took in the server, by its own account since that was last reset.
@@ -291,9 +313,6 @@ fn memory(connection: &mut redis::Connection, quotas: &[Quota]) -> f64 {
     }
     let asked = call(&script, lane, quotas, 0);
     let mut usage = redis::cmd("MEMORY");
-    let key = asked.args_iter().nth(4);
-    let Some(redis::Arg::Simple(key)) = key else {
-        panic!("a call has a bucket");
-    };
-    usage.arg("USAGE").arg(key).query(connection).unwrap()
+    let usage = usage.arg("USAGE").arg(first_bucket(&asked));
+    usage.query(connection).unwrap()
 }
