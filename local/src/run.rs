@@ -158,8 +158,9 @@ fn protected(template: &Template, authorizer: Authorizer) -> Result<Router, Stri
                 error_type: message.clone(),
                 message,
             };
-            let event =
-                serde_json::from_value(event).map_err(|error| failure(error.to_string()))?;
+            // It is read as text, as it comes from Lambda.
+            let event = serde_json::from_str(&event.to_string())
+                .map_err(|error| failure(error.to_string()))?;
             let answer = authorizer
                 .answer(event)
                 .await
