@@ -5,18 +5,20 @@
 // A benchmark is test code.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+pub mod bars;
 pub mod function;
 pub mod load;
 pub mod open_loop;
 pub mod peer;
 pub mod pin;
+pub mod plot;
 pub mod processor_time;
 pub mod profile;
 pub mod report;
 pub mod rows;
 pub mod timing;
 
-use std::time::Instant;
+use std::{fs, path::Path, process::Command, time::Instant};
 
 use local::servers::Redis;
 use report::Report;
@@ -28,35 +30,86 @@ use rows::{
 
 const ROUNDS: usize = 5;
 
-/// Measures every row, and prints what came out.
-pub fn run() {
+/// Rows that are measured together.
+type Group = Box<dyn FnMut(&mut Report)>;
+
+/// Every group, by name and how it is made ready, with a Redis that runs [`HERE`](pin::HERE).
+const GROUPS: [(&str, fn(&'static Redis) -> Group); 11] = [
+    ("round-trip", |redis| {
+        let mut rows = RoundTrip::new(redis);
+        Box::new(move |report| rows.round(report))
+    }),
+    ("take", |redis| {
+        let mut rows = Take::new(redis);
+        Box::new(move |report| rows.round(report))
+    }),
+    ("limiter", |redis| {
+        let mut rows = InProcess::new(redis);
+        Box::new(move |report| rows.round(report))
+    }),
+    ("peers", |redis| {
+        let mut rows = Peers::new(redis);
+        Box::new(move |report| rows.round(report))
+    }),
+    ("matching", |_| {
+        let rows = Matching::new();
+        Box::new(move |report| rows.round(report))
+    }),
+    ("rules", |_| {
+        let mut rows = Rules::new();
+        Box::new(move |report| rows.round(report))
+    }),
+    ("authorizer", |redis| {
+        let mut rows = Authorizer::new(redis);
+        Box::new(move |report| rows.round(report))
+    }),
+    ("cold-start", |redis| {
+        let mut rows = ColdStart::new(redis);
+        Box::new(move |report| rows.round(report))
+    }),
+    ("check", |_| {
+        let mut rows = Check::new();
+        Box::new(move |report| rows.round(report))
+    }),
+    ("offender", |redis| {
+        let mut rows = Offender::new(redis);
+        Box::new(move |report| rows.round(report))
+    }),
+    ("growth", |redis| {
+        let mut rows = Growth::new(redis);
+        Box::new(move |report| rows.round(report))
+    }),
+];
+
+/// Measures the groups of rows that are named, or all; prints what came out, and leaves it in `target/bench`. `keep` puts it into
+/// `docs/performance.md` as well, and beside it what other programs read.
+///
+/// # Errors
+/// The names that there are, where one is none of them.
+pub fn run(keep: bool, only: &[String]) -> Result<(), String> {
+    if let Some(unknown) = only
+        .iter()
+        .find(|name| GROUPS.iter().all(|(known, _)| known != name))
+    {
+        let names = GROUPS.map(|(name, _)| name).join(", ");
+        return Err(format!("no rows are named {unknown:?}: {names}"));
+    }
     let started = Instant::now();
-    let redis = pin::on(pin::HERE, Redis::start).unwrap_or_else(|error| panic!("{error}"));
-    let mut round_trip = RoundTrip::new(&redis);
-    let mut take = Take::new(&redis);
-    let mut limiter = InProcess::new(&redis);
-    let mut peers = Peers::new(&redis);
-    let matching = Matching::new();
-    let mut rules = Rules::new();
-    let mut authorizer = Authorizer::new(&redis);
-    let mut cold_start = ColdStart::new(&redis);
-    let mut check = Check::new();
-    let mut offender = Offender::new(&redis);
-    let mut growth = Growth::new(&redis);
-    let mut groups: Vec<Group<'_>> = vec![
-        ("round trip", Box::new(|report| round_trip.round(report))),
-        ("take", Box::new(|report| take.round(report))),
-        ("limiter", Box::new(|report| limiter.round(report))),
-        ("peers", Box::new(|report| peers.round(report))),
-        ("matching", Box::new(|report| matching.round(report))),
-        ("rules", Box::new(|report| rules.round(report))),
-        ("authorizer", Box::new(|report| authorizer.round(report))),
-        ("cold start", Box::new(|report| cold_start.round(report))),
-        ("check", Box::new(|report| check.round(report))),
-        ("offender", Box::new(|report| offender.round(report))),
-        ("growth", Box::new(|report| growth.round(report))),
-    ];
-    let mut report = Report::default();
+    let redis = pin::on(pin::HERE, Redis::start).map_err(|error| error.to_string())?;
+    let redis = {
+        // As long as this process, whose end it sees by itself.
+        &*Box::leak(Box::new(redis))
+    };
+    let mut groups: Vec<(&str, Group)> = GROUPS
+        .iter()
+        .filter(|(name, _)| only.is_empty() || only.iter().any(|wanted| wanted == name))
+        .map(|(name, make)| (*name, make(redis)))
+        .collect();
+    let mut report = Report {
+        machine: machine(),
+        rounds: ROUNDS,
+        rows: Vec::new(),
+    };
     for round in 0..=ROUNDS {
         for (name, measure) in &mut groups {
             let began = Instant::now();
@@ -64,13 +117,61 @@ pub fn run() {
             let seconds = began.elapsed().as_secs_f64();
             eprintln!("round {round} of {ROUNDS}: {name}, {seconds:.1} s");
         }
+        let size = fs::metadata(function::binary("authorizer")).unwrap().len();
+        let size = size as f64 / f64::from(1 << 20);
+        report.note("binary", "authorizer", "MiB", None, size);
         if round == 0 {
             report.forget();
         }
     }
-    println!("{}", report.tables());
+    let tables = format!("{}{}", bars::table(&report), report.tables());
+    println!("{}\n\n{tables}", report.machine);
     eprintln!("{:.0} s in all", started.elapsed().as_secs_f64());
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let (json, svg) = (serde_json::to_string(&report).unwrap(), plot::draw(&report));
+    let folder = root.join("target/bench");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("results.md"), &tables).unwrap();
+    fs::write(folder.join("results.json"), &json).unwrap();
+    fs::write(folder.join("results.svg"), &svg).unwrap();
+    if keep {
+        let documents = root.join("docs");
+        let path = documents.join("performance.md");
+        let told = format!("Measured on {}.\n\n{tables}", report.machine);
+        let document = put_into(&fs::read_to_string(&path).unwrap(), &told);
+        fs::write(path, document).unwrap();
+        fs::write(documents.join("performance.json"), json).unwrap();
+        fs::write(documents.join("performance.svg"), svg).unwrap();
+    }
+    Ok(())
 }
 
-/// Rows that are measured together.
-type Group<'a> = (&'static str, Box<dyn FnMut(&mut Report) + 'a>);
+/// A document with something else between its marks.
+fn put_into(document: &str, told: &str) -> String {
+    const MARKS: [&str; 2] = ["<!-- measured -->\n", "<!-- /measured -->"];
+    let (before, rest) = document.split_once(MARKS[0]).expect("it has a mark");
+    let (_, after) = rest.split_once(MARKS[1]).expect("it has a second mark");
+    format!("{before}{}{told}{}{after}", MARKS[0], MARKS[1])
+}
+
+/// What it is measured on and with.
+fn machine() -> String {
+    let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let mut models = cpus.lines().filter_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        (name.trim() == "model name").then_some(value.trim())
+    });
+    let model = models.next().unwrap_or("a processor without a name");
+    let said = |program: &str, argument: &str| {
+        let output = Command::new(program).arg(argument).output();
+        let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+        text.unwrap_or_default().trim().to_owned()
+    };
+    let (kernel, redis) = (said("uname", "-r"), said("redis-server", "--version"));
+    let redis = redis.split(' ').find_map(|word| word.strip_prefix("v="));
+    format!(
+        "{} processors, {model}; Linux {kernel}; Redis {}",
+        models.count() + 1,
+        redis.unwrap_or_default()
+    )
+}

@@ -3,18 +3,32 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    match std::env::args().nth(1).as_deref() {
-        None => bench::run(),
-        Some("load") => bench::load::run(),
-        Some("profile") => bench::profile::run(),
-        Some("weigh") => {
-            let url = std::env::args().nth(2).unwrap_or_default();
-            bench::rows::rules::weigh(&url);
+    let mut arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.first().map(String::as_str) {
+        Some("load") => {
+            bench::load::run();
+            return ExitCode::SUCCESS;
         }
-        Some(other) => {
-            eprintln!("{other:?} is nothing to measure: nothing for all rows, or load, or profile");
-            return ExitCode::FAILURE;
+        Some("profile") => {
+            bench::profile::run();
+            return ExitCode::SUCCESS;
+        }
+        // What the rows of rules start this very program for.
+        Some("weigh") => {
+            bench::rows::rules::weigh(&arguments[1]);
+            return ExitCode::SUCCESS;
+        }
+        _ => {}
+    }
+    let keep = arguments.first().is_some_and(|first| first == "keep");
+    if keep {
+        arguments.remove(0);
+    }
+    match bench::run(keep, &arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
         }
     }
-    ExitCode::SUCCESS
 }

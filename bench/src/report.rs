@@ -42,6 +42,19 @@ pub fn digits(number: f64) -> String {
     }
 }
 
+/// With a comma before each three digits.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 /// One thing that is measured each round.
 #[derive(Debug, Clone, Serialize)]
 pub struct Row {
@@ -105,8 +118,9 @@ impl Report {
         self.position(section, name).map(|at| &self.rows[at])
     }
 
-    /// One row as a multiple of another, round by round.
-    pub fn ratio(&self, row: &Row, base: &Row) -> Option<Spread> {
+    /// A row as a multiple of its base, round by round; none where it has none.
+    pub fn ratio_to_base(&self, row: &Row) -> Option<Spread> {
+        let base = self.row(row.section, row.base.as_deref()?)?;
         let both = row.values.iter().zip(&base.values);
         Spread::of(both.map(|(value, base)| value / base).collect())
     }
@@ -129,10 +143,8 @@ impl Report {
                 let values = Spread::of(row.values.clone());
                 let values = values.map_or_else(String::new, |all| all.text());
                 let base = row.base.as_deref().unwrap_or_default();
-                let ratio = self
-                    .row(section, base)
-                    .and_then(|base| self.ratio(row, base))
-                    .map_or_else(String::new, |ratio| ratio.text());
+                let ratio = self.ratio_to_base(row);
+                let ratio = ratio.map_or_else(String::new, |ratio| ratio.text());
                 let _ = writeln!(
                     text,
                     "| {} | {values} | {} | {ratio} | {base} |",

@@ -61,16 +61,17 @@ impl InProcess {
             operator
         });
         let limiter = limiter(&redis.url(), &operator);
-        let without_redis = runtime.block_on(without_redis());
         let connection = runtime.block_on(client.get_multiplexed_async_connection());
         runtime.block_on(limiter.load());
+        let users: Vec<String> = (0..USERS).map(|i| format!("user{i}")).collect();
+        let without_redis = runtime.block_on(without_redis(&users));
         let rows = Self {
             evalsha: gcra(&client),
             connection: connection.unwrap(),
             runtime,
             limiter,
             without_redis,
-            users: (0..USERS).map(|i| format!("user{i}")).collect(),
+            users,
             _operator: operator,
         };
         // Who they are is looked up once, and who has no room asked.
@@ -125,14 +126,17 @@ fn limiter(redis: &str, operator: &Operator) -> Limiter {
     Limiter::new(config, store.unwrap())
 }
 
-/// One that has loaded its rules, and whose Redis has gone since.
-async fn without_redis() -> Limiter {
+/// One that has loaded its rules and knows the users, and whose Redis has gone since.
+async fn without_redis(users: &[String]) -> Limiter {
     let mut redis = Redis::start().unwrap_or_else(|error| panic!("{error}"));
     let operator = Operator::at(&redis.url()).await;
     let rule = json!({ "resource": "/one", "limit": 1_000_000, "time_window": 60 });
     operator.rule(rule).await;
     let limiter = limiter(&redis.url(), &operator);
     limiter.load().await;
+    for user in users {
+        decide(&limiter, user, "/one").await;
+    }
     redis.stop(End::Kill);
     limiter
 }

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::{
     pin::{HERE, on},
-    report::Report,
+    report::{Report, grouped},
 };
 
 const SIZES: [u64; 6] = [10, 100, 1_000, 10_000, 100_000, 1_000_000];
@@ -34,7 +34,7 @@ impl Matching {
     pub fn round(&self, report: &mut Report) {
         for (size, set) in SIZES.into_iter().zip(&self.0) {
             let each = on(HERE, || set.nanoseconds());
-            let name = |size| format!("{size} rules");
+            let name = |size| format!("{} rules", grouped(size));
             report.note("matching", &name(size), "ns", Some(&name(SIZES[0])), each);
         }
     }

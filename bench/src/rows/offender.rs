@@ -19,14 +19,20 @@ use crate::{
 
 const RATE: u32 = 100;
 const TIME: Duration = Duration::from_secs(3);
-/// What he may ask a second.
-const LIMIT: u32 = 10;
+/// What is allowed in a time, in seconds.
+const LIMITS: [(&str, u32, u32); 2] = [("10 a minute", 10, 60), ("10 a second", 10, 1)];
 
-/// The row.
-pub struct Offender<'a> {
-    redis: &'a Redis,
+/// Who asks more than that allows, again and again.
+struct Caller {
+    limit: &'static str,
     event: [Event; 1],
     container: [Function; 1],
+}
+
+/// The rows.
+pub struct Offender<'a> {
+    redis: &'a Redis,
+    callers: [Caller; 2],
     _operator: Operator,
 }
 
@@ -35,38 +41,44 @@ impl<'a> Offender<'a> {
     pub fn new(redis: &'a Redis) -> Self {
         let operator = current_thread().block_on(async {
             let operator = Operator::at(&redis.url()).await;
-            operator.client("offender", json!({})).await;
-            operator.key("offender", "offender-key").await;
-            let rule = json!({ "resource": "GET /orders/*", "limit": LIMIT, "time_window": 1 });
-            operator.rule(rule).await;
+            for (client, limit, time_window) in LIMITS {
+                let client = client.replace(' ', "-");
+                operator.client(&client, json!({})).await;
+                operator.key(&client, &client).await;
+                let rule = json!({ "resource": "*", "client": client, "limit": limit, "time_window": time_window });
+                operator.rule(rule).await;
+            }
             operator
         });
         let variables = variables(redis, &operator);
+        let mut authorizer = Command::new(binary("authorizer"));
         Self {
             redis,
-            event: [event("offender-key")],
-            container: [Function::start(
-                &mut Command::new(binary("authorizer")),
-                &variables,
-            )],
+            callers: LIMITS.map(|(limit, ..)| Caller {
+                limit,
+                event: [event(&limit.replace(' ', "-"))],
+                container: [Function::start(&mut authorizer, &variables)],
+            }),
             _operator: operator,
         }
     }
 
-    /// Measures the row once.
+    /// Measures every row once.
     pub fn round(&mut self, report: &mut Report) {
-        let load = OpenLoop {
-            events: &self.event,
-            rate: RATE,
-            time: TIME,
-            words: POLICIES,
-        };
-        let before = scripts(self.redis);
-        load.drive(&mut self.container);
-        let asked = scripts(self.redis) - before;
-        let saved = 1.0 - asked as f64 / load.calls() as f64;
-        let name = "repeat offender at 100 a second: Redis commands saved";
-        report.note("limiter", name, "%", None, 100.0 * saved);
+        for caller in &mut self.callers {
+            let load = OpenLoop {
+                events: &caller.event,
+                rate: RATE,
+                time: TIME,
+                words: POLICIES,
+            };
+            let before = scripts(self.redis);
+            load.drive(&mut caller.container);
+            let asked = scripts(self.redis) - before;
+            let saved = 1.0 - asked as f64 / load.calls() as f64;
+            let name = format!("100 a second where {} are allowed", caller.limit);
+            report.note("commands to Redis saved", &name, "%", None, 100.0 * saved);
+        }
     }
 }
 

@@ -36,7 +36,7 @@ use uuid::Uuid;
 
 use crate::{
     pin::{HERE, on},
-    report::Report,
+    report::{Report, grouped},
     timing::{Timings, current_thread},
 };
 
@@ -77,8 +77,8 @@ impl Rules {
     pub fn round(&mut self, report: &mut Report) {
         for published in &mut self.0 {
             let size = published.size;
-            let name = |what: &str| format!("{size} rules, {what}");
-            let base = format!("{STORMED} rules, ");
+            let name = |what: &str| format!("{} rules, {what}", grouped(size));
+            let base = format!("{} rules, ", grouped(STORMED));
             let base = |what: &str| base.clone() + what;
             let (load, change) = on(HERE, || (published.load(), published.change()));
             let what = "cold load";
@@ -96,7 +96,10 @@ impl Rules {
             if size == STORMED {
                 let (all, slowest) = published.storm();
                 let storm = |what: &str| {
-                    format!("{CONTAINERS} containers load {size} rules at once: {what}")
+                    format!(
+                        "{CONTAINERS} containers load {} rules at once: {what}",
+                        grouped(size)
+                    )
                 };
                 report.note(SECTION, &storm("all have them"), "ms", None, all);
                 report.note(
