@@ -27,7 +27,7 @@ use limits_redis::{
     Call, Page, Reply, Store, Version,
     keys::Keys,
     publish::{End, chunk_body},
-    published::PAGE,
+    published::{PAGE, next_page},
 };
 use local::servers::Redis;
 use serde_json::{Value, json};
@@ -162,7 +162,7 @@ impl Published {
         let mut timings = Timings::default();
         for _ in 0..CHANGES {
             self.revision += 1;
-            let chunk = self.revision as u16 % CHUNKS;
+            let chunk = chunk_of(rule(self.revision % self.size).0);
             let changed = &mut self.chunks[usize::from(chunk)][0];
             changed["limit"] = json!(self.revision);
             let id = changed["id"].as_str().unwrap().parse().unwrap();
@@ -263,8 +263,13 @@ async fn read(url: &str) {
     let store = Store::open(url, Keys::new("weir").unwrap()).unwrap();
     let deadline = tokio::time::Instant::now() + PATIENCE;
     let changes = store.changes(0, deadline).await.unwrap().unwrap();
-    for page in changes.chunks[changes.bodies.len()..].chunks(PAGE) {
-        store.chunks(page, deadline).await.unwrap();
+    let mut left = &changes.chunks[changes.bodies.len()..];
+    let mut size = PAGE;
+    while !left.is_empty() {
+        let (page, rest) = left.split_at(size.min(left.len()));
+        let bodies = store.chunks(page, deadline).await.unwrap();
+        size = next_page(&bodies);
+        left = rest;
     }
 }
 

@@ -231,7 +231,8 @@ impl Limiter {
             buckets: &plan.buckets,
         };
         let asked = Moment::now();
-        let reply = self.store.ask(&call, deadline).await?;
+        // In a box: who is answered without it would carry it along as well.
+        let reply = Box::pin(self.store.ask(&call, deadline)).await?;
         if asking.repeats
             && let Reply::Answers(answers) = &reply
         {
@@ -260,7 +261,7 @@ impl Limiter {
             buckets: &[],
         };
         let asked = Moment::now();
-        match self.store.ask(&call, deadline).await {
+        match Box::pin(self.store.ask(&call, deadline)).await {
             Ok(Reply::Behind(_)) => Err(Failure::Behind),
             Ok(Reply::Answers(_)) => {
                 self.looks.remember(lane, view.stamp, asked);

@@ -150,9 +150,11 @@ impl Limiter {
             true => patience.min(self.config.redis_timeout),
             false => patience,
         };
-        self.views
-            .catch_up(behind, &self.store, &self.registry, patience)
-            .await
+        // In a box: it is rare, and all that every decision is made of would be as large.
+        let caught_up = self
+            .views
+            .catch_up(behind, &self.store, &self.registry, patience);
+        Box::pin(caught_up).await
     }
 
     /// Decides a request: who is it, which rules apply, is there room; once more where the container was behind.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use aws::metrics;
 use foldhash::HashMap;
 use limits::{Moment, Rule, RuleSet};
-use limits_redis::published::{PAGE, PublishedRule, read_chunk};
+use limits_redis::published::{PAGE, PublishedRule, next_page, read_chunk};
 use limits_redis::{Changes, Store, StoreError};
 use tokio::time::{Instant, timeout_at};
 use uuid::Uuid;
@@ -216,6 +216,18 @@ impl Views {
         let Some(view) = self.current().filter(|_| self.doubt_is_due()) else {
             return deadline;
         };
+        // In a box: it is rare, and all that every decision is made of would be as large.
+        Box::pin(self.look_into_doubt(view, store, registry, deadline, patience)).await
+    }
+
+    async fn look_into_doubt(
+        &self,
+        view: Arc<View>,
+        store: &Store,
+        registry: &Registry,
+        deadline: Instant,
+        patience: Duration,
+    ) -> Instant {
         let now = Instant::now();
         let half = now + deadline.saturating_duration_since(now) / 2;
         match store.changes(view.stamp, half).await {
@@ -268,9 +280,11 @@ impl Progress {
     }
 
     async fn read_on(&mut self, store: &Store, deadline: Instant) -> Result<(), StoreError> {
+        let mut size = PAGE;
         while !self.pending.is_empty() {
-            let page = &self.pending[..PAGE.min(self.pending.len())];
+            let page = &self.pending[..size.min(self.pending.len())];
             let bodies = store.chunks(page, deadline).await?;
+            size = next_page(&bodies);
             if bodies.len() != page.len() {
                 return Err(StoreError::Malformed("not a body for each chunk"));
             }

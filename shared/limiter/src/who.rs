@@ -147,7 +147,8 @@ impl Limiter {
         if !fresh && let Some(client) = self.registry.get(&remembered) {
             return Ok(client);
         }
-        let found = self.store.lookup(name, deadline).await;
+        // In a box: it is rare, and all that every decision is made of would be as large.
+        let found = Box::pin(self.store.lookup(name, deadline)).await;
         match found.inspect_err(|error| self.note_failure(error))? {
             Lookup::Found(client) => {
                 let client = Arc::new(client);

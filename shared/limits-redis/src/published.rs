@@ -21,8 +21,19 @@ static CHANGES: LazyLock<Script> =
 static LOOKUP: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("lookup.lua").to_owned()));
 
-/// How many chunks travel in one reply: about 25 KB at 100,000 rules, so that a load holds up no decision.
+/// How many chunks travel in the first reply.
 pub const PAGE: usize = 10;
+/// How many bytes travel in each that follows, about, so that a load holds up no decision.
+const PAGE_BYTES: usize = 25_000;
+/// How many chunks do at most, for the same reason.
+const LONGEST_PAGE: usize = 400;
+
+/// How many chunks the next reply should bring, by what the last one brought: few rules lie thin, and are read in few pages.
+pub fn next_page(bodies: &[Option<Vec<u8>>]) -> usize {
+    let bytes: usize = bodies.iter().flatten().map(Vec::len).sum();
+    let each = bytes.div_ceil(bodies.len().max(1)).max(1);
+    (PAGE_BYTES / each).clamp(1, LONGEST_PAGE)
+}
 
 /// What was published after a reader's number.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
