@@ -21,7 +21,7 @@ const CALLS: u64 = 2_000;
 /// Prints a line for each handler, and leaves what `callgrind_annotate` reads.
 pub fn run() {
     let redis = Redis::start().unwrap_or_else(|error| panic!("{error}"));
-    let operator = published(&redis.url());
+    let operator = published(&redis.url(), 1_000);
     let variables = variables(&redis, &operator);
     println!("| handler | instructions a call | by function |\n|---|---:|---|");
     for (name, program, key) in [

@@ -14,7 +14,7 @@ use crate::{
 };
 
 const CALLS: usize = 3_000;
-/// Beside the one that is met, as many rules as a small API has.
+/// Rules beside those that are met.
 const RULES: usize = 1_000;
 const NOTHING: &str = "a handler that does nothing";
 const EVALSHA: &str = "a handler that asks the least script";
@@ -35,15 +35,15 @@ pub struct Authorizer {
     _operator: Operator,
 }
 
-/// An operator that published to a Redis what the rows need: a client with room, and one without.
-pub fn published(redis: &str) -> Operator {
+/// An operator that published to a Redis what the rows need: a client with room, and one without, and so many rules beside theirs.
+pub fn published(redis: &str, others: usize) -> Operator {
     current_thread().block_on(async {
         let operator = Operator::at(redis).await;
         for (client, key) in [("roomy", "roomy-key"), ("empty", "empty-key")] {
             operator.client(client, json!({})).await;
             operator.key(client, key).await;
         }
-        let mut rules: Vec<Value> = (0..RULES)
+        let mut rules: Vec<Value> = (0..others)
             .map(|i| json!({ "resource": format!("GET /service{i}/*"), "limit": 100, "time_window": 60 }))
             .collect();
         rules.push(json!({
@@ -92,7 +92,7 @@ pub fn contender_binary(name: &str) -> PathBuf {
 impl Authorizer {
     /// With a Redis that runs [`HERE`].
     pub fn new(redis: &Redis) -> Self {
-        let operator = published(&redis.url());
+        let operator = published(&redis.url(), RULES);
         let variables = variables(redis, &operator);
         let contenders = |cpu: Cpu| -> Vec<Contender> {
             [

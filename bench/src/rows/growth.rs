@@ -89,7 +89,7 @@ struct Containers {
 
 impl Containers {
     fn new(redis: &Redis) -> Self {
-        let operator = published(&redis.url());
+        let operator = published(&redis.url(), 1_000);
         let variables = variables(redis, &operator);
         let start = |_| Function::start(&mut Command::new(binary("authorizer")), &variables);
         Self {

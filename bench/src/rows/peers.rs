@@ -49,7 +49,7 @@ fn round(peer: &mut Peer, report: &mut Report) -> io::Result<()> {
                 note(", p99", "µs", sample.p99_us);
             } else {
                 let what = format!(", {in_flight} in flight");
-                note(&what, "calls a second", sample.per_second);
+                note(&what, "thousand/s", sample.per_second / 1e3);
             }
         }
     }
