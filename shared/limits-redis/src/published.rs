@@ -268,6 +268,15 @@ fn stand_in(id: Uuid, json: &str) -> Option<Rule> {
 mod tests {
     use super::*;
 
+    #[test]
+    fn pages_are_long_where_rules_lie_thin_and_short_where_they_do_not() {
+        let bodies = |bytes: usize| vec![Some(vec![0; bytes]), None];
+        assert_eq!(next_page(&bodies(0)), LONGEST_PAGE);
+        assert_eq!(next_page(&bodies(5_000)), 10);
+        assert_eq!(next_page(&bodies(1_000_000)), 1);
+        assert_eq!(next_page(&[]), LONGEST_PAGE);
+    }
+
     fn read(rule: &str) -> PublishedRule {
         let chunk = format!("1 2\n[[\"{}\", {rule}]]", Uuid::nil());
         read_chunk(chunk.as_bytes()).unwrap().remove(0)
