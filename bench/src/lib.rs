@@ -28,13 +28,18 @@ use rows::{
     round_trip::RoundTrip, rules::Rules, take::Take,
 };
 
+use simulation::markdown::put_into;
+
 const ROUNDS: usize = 5;
 
 /// Rows that are measured together.
 type Group = Box<dyn FnMut(&mut Report)>;
 
-/// Every group, by name and how it is made ready, with a Redis that runs [`HERE`](pin::HERE).
-const GROUPS: [(&str, fn(&'static Redis) -> Group); 11] = [
+/// How a group is made ready, with a Redis that runs [`HERE`](pin::HERE).
+type Making = fn(&'static Redis) -> Group;
+
+/// Every group by name.
+const GROUPS: [(&str, Making); 11] = [
     ("round-trip", |redis| {
         let mut rows = RoundTrip::new(redis);
         Box::new(move |report| rows.round(report))
@@ -96,10 +101,8 @@ pub fn run(keep: bool, only: &[String]) -> Result<(), String> {
     }
     let started = Instant::now();
     let redis = pin::on(pin::HERE, Redis::start).map_err(|error| error.to_string())?;
-    let redis = {
-        // As long as this process, whose end it sees by itself.
-        &*Box::leak(Box::new(redis))
-    };
+    // For as long as this process, whose end it sees by itself.
+    let redis = &*Box::leak(Box::new(redis));
     let mut groups: Vec<(&str, Group)> = GROUPS
         .iter()
         .filter(|(name, _)| only.is_empty() || only.iter().any(|wanted| wanted == name))
@@ -135,23 +138,20 @@ pub fn run(keep: bool, only: &[String]) -> Result<(), String> {
     fs::write(folder.join("results.json"), &json).unwrap();
     fs::write(folder.join("results.svg"), &svg).unwrap();
     if keep {
-        let documents = root.join("docs");
-        let path = documents.join("performance.md");
         let told = format!("Measured on {}.\n\n{tables}", report.machine);
-        let document = put_into(&fs::read_to_string(&path).unwrap(), &told);
-        fs::write(path, document).unwrap();
-        fs::write(documents.join("performance.json"), json).unwrap();
-        fs::write(documents.join("performance.svg"), svg).unwrap();
+        keep_in_page("measured", &told);
+        fs::write(root.join("docs/performance.json"), json).unwrap();
+        fs::write(root.join("docs/performance.svg"), svg).unwrap();
     }
     Ok(())
 }
 
-/// A document with something else between its marks.
-fn put_into(document: &str, told: &str) -> String {
-    const MARKS: [&str; 2] = ["<!-- measured -->\n", "<!-- /measured -->"];
-    let (before, rest) = document.split_once(MARKS[0]).expect("it has a mark");
-    let (_, after) = rest.split_once(MARKS[1]).expect("it has a second mark");
-    format!("{before}{}{told}{}{after}", MARKS[0], MARKS[1])
+/// Puts something in its place in `docs/performance.md`.
+fn keep_in_page(mark: &str, told: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/performance.md");
+    let document = fs::read_to_string(&path).unwrap();
+    let document = put_into(&document, mark, told).expect("the page has a place for it");
+    fs::write(path, document).unwrap();
 }
 
 /// What it is measured on and with.

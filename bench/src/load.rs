@@ -15,6 +15,7 @@ use tests::{
 
 use crate::{
     function::{Event, Function, binary},
+    keep_in_page,
     open_loop::{OpenLoop, Outcome, POLICIES},
     pin::{HERE, on},
     processor_time::processor_time,
@@ -60,6 +61,9 @@ struct Load {
     /// For how many seconds
     #[arg(long, default_value_t = 60)]
     seconds: u64,
+    /// Puts what came of it into docs/performance.md as well
+    #[arg(long)]
+    keep: bool,
 }
 
 /// Clients under one rule.
@@ -111,13 +115,18 @@ struct Processes {
 /// # Panics
 /// Where more was admitted than the rules allow.
 pub fn run() {
-    let account = Load::parse_from(env::args().skip(1)).come();
+    let load = Load::parse_from(env::args().skip(1));
+    let account = load.come();
     println!("{}", account.tables());
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/bench");
     fs::create_dir_all(&folder).unwrap();
     let text = serde_json::to_string_pretty(&account).unwrap();
     fs::write(folder.join("load.json"), text).unwrap();
     plot(&account.times, &folder.join("load.svg")).unwrap();
+    if load.keep {
+        keep_in_page("load", &account.tables());
+        fs::copy(folder.join("load.svg"), folder.join("../../docs/load.svg")).unwrap();
+    }
     for tier in &account.tiers {
         assert!(tier.admitted <= tier.allowed, "{tier:?}");
     }

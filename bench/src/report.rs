@@ -42,19 +42,6 @@ pub fn digits(number: f64) -> String {
     }
 }
 
-/// With a comma before each three digits.
-pub fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 /// One thing that is measured each round.
 #[derive(Debug, Clone, Serialize)]
 pub struct Row {

@@ -18,6 +18,8 @@ use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use simulation::markdown::put_into;
+
 use crate::breaking::RATES;
 use crate::costs::{Assumptions, Costs};
 use crate::population::Population;
@@ -43,7 +45,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let path = documents.join("capacity.md");
     let digest = report::digest(&sweeps, &costs.machine);
-    let document = report::put_into(&fs::read_to_string(&path)?, &digest)
+    let document = put_into(&fs::read_to_string(&path)?, "simulation", &digest)
         .ok_or("docs/capacity.md has no place for it")?;
     fs::write(path, document)?;
     fs::write(documents.join("capacity.svg"), plot::draw(&sweeps)?)?;

@@ -4,10 +4,11 @@ use std::ops::Range;
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
+use simulation::markdown::count;
 
 use crate::breaking::RATES;
 use crate::measured::Measured;
-use crate::report::{Sweep, count};
+use crate::report::Sweep;
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Failure<'a> = DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>;

@@ -1,5 +1,7 @@
 //! The table, as Markdown, and its place in the document.
 
+use simulation::markdown::count;
+
 use crate::breaking::{Breaking, RATES};
 use crate::measured::Measured;
 use crate::scenario::Scenario;
@@ -80,19 +82,6 @@ fn rough(number: f64) -> f64 {
     (number / digit).round() * digit
 }
 
-/// With commas between thousands.
-pub(crate) fn count(number: f64) -> String {
-    let digits = format!("{number:.0}");
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 fn percent(share: f64) -> String {
     match 100.0 * share {
         0.0 => "0".to_owned(),
@@ -102,37 +91,16 @@ fn percent(share: f64) -> String {
     }
 }
 
-/// The document with this between its marks; none where it has none.
-pub(crate) fn put_into(document: &str, digest: &str) -> Option<String> {
-    const MARKS: [&str; 2] = ["<!-- simulation -->\n", "<!-- /simulation -->"];
-    let (before, rest) = document.split_once(MARKS[0])?;
-    let (_, after) = rest.split_once(MARKS[1])?;
-    Some([before, MARKS[0], digest, MARKS[1], after].concat())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn numbers_are_written_for_people() {
-        assert_eq!(
-            [1.0, 1e3, 123_456.0, 2e6].map(count),
-            ["1", "1,000", "123,456", "2,000,000"]
-        );
         assert_eq!([52_345.0, 1.26e6, 999.0].map(rough), [52_000.0, 1.3e6, 1e3]);
         assert_eq!(
             [0.0, 1e-4, 0.051, 0.5].map(percent),
             ["0", "< 0.1 %", "5.1 %", "50 %"]
         );
-    }
-
-    #[test]
-    fn the_document_has_a_place_for_it_and_nothing_else_is_changed() {
-        let document = include_str!("../../../docs/capacity.md");
-        let once = put_into(document, "one\n").unwrap();
-        assert_eq!(put_into(&once, "two\n"), put_into(document, "two\n"));
-        assert!(once.contains("<!-- simulation -->\none\n<!-- /simulation -->"));
-        assert_eq!(put_into("nothing", "one\n"), None);
     }
 }

@@ -3,11 +3,12 @@
 use std::{hint::black_box, time::Instant};
 
 use limits::{Draft, Resource, Rule, RuleSet, rule::Tier, rule_set::Caller};
+use simulation::markdown::count;
 use uuid::Uuid;
 
 use crate::{
     pin::{HERE, on},
-    report::{Report, grouped},
+    report::Report,
 };
 
 const SIZES: [u64; 6] = [10, 100, 1_000, 10_000, 100_000, 1_000_000];
@@ -34,7 +35,7 @@ impl Matching {
     pub fn round(&self, report: &mut Report) {
         for (size, set) in SIZES.into_iter().zip(&self.0) {
             let each = on(HERE, || set.nanoseconds());
-            let name = |size| format!("{} rules", grouped(size));
+            let name = |size| format!("{} rules", count(size as f64));
             report.note("matching", &name(size), "ns", Some(&name(SIZES[0])), each);
         }
     }

@@ -31,12 +31,13 @@ use limits_redis::{
 };
 use local::servers::Redis;
 use serde_json::{Value, json};
+use simulation::markdown::count;
 use tokio::runtime::Runtime;
 use uuid::Uuid;
 
 use crate::{
     pin::{HERE, on},
-    report::{Report, grouped},
+    report::Report,
     timing::{Timings, current_thread},
 };
 
@@ -77,8 +78,8 @@ impl Rules {
     pub fn round(&mut self, report: &mut Report) {
         for published in &mut self.0 {
             let size = published.size;
-            let name = |what: &str| format!("{} rules, {what}", grouped(size));
-            let base = format!("{} rules, ", grouped(STORMED));
+            let name = |what: &str| format!("{} rules, {what}", count(size as f64));
+            let base = format!("{} rules, ", count(STORMED as f64));
             let base = |what: &str| base.clone() + what;
             let (load, change) = on(HERE, || (published.load(), published.change()));
             let what = "cold load";
@@ -98,7 +99,7 @@ impl Rules {
                 let storm = |what: &str| {
                     format!(
                         "{CONTAINERS} containers load {} rules at once: {what}",
-                        grouped(size)
+                        count(size as f64)
                     )
                 };
                 report.note(SECTION, &storm("all have them"), "ms", None, all);

@@ -1,0 +1,3 @@
+//! What the simulation and the benchmark write alike.
+
+pub mod markdown;
