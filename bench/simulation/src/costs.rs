@@ -28,11 +28,11 @@ pub(crate) struct Costs {
     /// Of a container: a call, with what the emulator of Lambda and Redis did of it on the same core. `authorizer, work` /
     /// `authorizer, allowed`.
     pub(crate) authorizer: Ns,
-    /// Of a container: from the start of its process to the first answer. `cold start` / `authorizer, to first answer`.
+    /// Of a container: from the start of its process to the first answer. `cold start` / `authorizer, to the first answer`.
     pub(crate) start: Ns,
     /// Of a container: loading all rules. `rules` / `100,000 rules, cold load`.
     pub(crate) load: Ns,
-    /// Of a container: `rules` / `catching up by one change`.
+    /// Of a container: `rules` / `100,000 rules, catching up by one change`.
     pub(crate) catch_up: Ns,
 }
 
@@ -109,9 +109,14 @@ impl Costs {
             take_four: take("token bucket ×4, allowed")?,
             unwritten: take("token bucket ×1, denied")?,
             authorizer: time("authorizer, work", "authorizer, allowed", "µs", US)?,
-            start: time("cold start", "authorizer, to first answer", "ms", MS)?,
+            start: time("cold start", "authorizer, to the first answer", "ms", MS)?,
             load: time("rules", "100,000 rules, cold load", "ms", MS)?,
-            catch_up: time("rules", "catching up by one change", "ms", MS)?,
+            catch_up: time(
+                "rules",
+                "100,000 rules, catching up by one change",
+                "ms",
+                MS,
+            )?,
             machine: results.machine,
         })
     }
@@ -221,6 +226,6 @@ mod tests {
             assert_eq!(error.to_string(), told);
         }
         let error = Costs::read(&MADE_UP.replace("\"ms\"", "\"µs\"")).unwrap_err();
-        assert!(error.to_string().contains("to first answer"), "{error}");
+        assert!(error.to_string().contains("to the first answer"), "{error}");
     }
 }

@@ -26,7 +26,7 @@ use self::tokens::Tokens;
 use crate::costs::{Assumptions, Costs, Ns, S};
 use crate::measured::{Measured, Outcome};
 use crate::population::Population;
-use crate::scenario::{Calls, PAGE, Scenario};
+use crate::scenario::{Calls, Scenario};
 use crate::server::Server;
 
 /// The client that makes a share of all calls by itself.
@@ -56,6 +56,8 @@ struct Run<'a> {
     scheduled: u64,
     next_arrival: Ns,
     between_arrivals: f64,
+    /// In how many pages a container reads the rules when it starts.
+    pages: u32,
     /// How large a page of the rules is, and how long a container takes to read one.
     page_bytes: u64,
     page_reading: Ns,
@@ -88,6 +90,7 @@ pub(crate) fn run(
 ) -> Result<Measured, histogram::Error> {
     let shards = scenario.shards(rate);
     let [warm_up, length] = scenario.times(rate);
+    let pages = scenario.pages(assumed.rule_bytes);
     let mut run = Run {
         scenario,
         costs,
@@ -99,14 +102,10 @@ pub(crate) fn run(
         scheduled: 0,
         next_arrival: 0,
         between_arrivals: S as f64 / rate,
-        page_bytes: {
-            let [rule, place] = assumed.rule_bytes;
-            (rule * f64::from(scenario.rules) / f64::from(scenario.pages()) + PAGE * place) as u64
-        },
+        pages,
+        page_bytes: (scenario.bytes(assumed.rule_bytes) / f64::from(pages)) as u64,
         window: [warm_up, warm_up + length],
-        page_reading: costs.load * u64::from(scenario.rules)
-            / 100_000
-            / u64::from(scenario.pages()),
+        page_reading: costs.load * u64::from(scenario.rules) / 100_000 / u64::from(pages),
         on_way: Vec::new(),
         over: Vec::new(),
         containers: Vec::new(),

@@ -5,8 +5,10 @@ use crate::costs::{Ns, S};
 /// Decisions of one bucket a second that `scripts/capacity` gives a shard.
 const DECISIONS_A_SHARD: f64 = 75_000.0;
 
-/// Chunks of rules in a page, as in `limits-redis`.
-pub(crate) const PAGE: f64 = 10.0;
+/// Chunks of rules in the first page, as in `limits-redis`; bytes in each that follows; and chunks in it at most.
+const FIRST_PAGE: f64 = 10.0;
+const PAGE_BYTES: f64 = 25_000.0;
+const LONGEST_PAGE: f64 = 400.0;
 
 /// How a call asks its buckets.
 #[derive(Debug, Clone, Copy)]
@@ -162,12 +164,24 @@ impl Scenario {
         }
     }
 
-    /// In how many pages a container reads all rules when it starts: where more than 500 chunks hold any, it reads all 4,096.
-    pub(crate) fn pages(&self) -> u32 {
+    /// How many chunks a container reads when it starts: where more than 500 hold any rule, all 4,096.
+    pub(crate) fn chunks(&self) -> f64 {
         let chunks = f64::from(limits::CHUNKS);
         let filled = -chunks * (-f64::from(self.rules) / chunks).exp_m1();
-        let read = if filled > 500.0 { chunks } else { filled };
-        (read / PAGE).ceil() as u32
+        if filled > 500.0 { chunks } else { filled }
+    }
+
+    /// How many bytes they are, where a rule and an empty place in a page are so many.
+    pub(crate) fn bytes(&self, [rule, place]: [f64; 2]) -> f64 {
+        rule * f64::from(self.rules) + place * self.chunks()
+    }
+
+    /// In how many pages: the first is of ten chunks, each that follows of so many that it has the bytes of a page.
+    pub(crate) fn pages(&self, rule_bytes: [f64; 2]) -> u32 {
+        let each = self.bytes(rule_bytes) / self.chunks();
+        let page = (PAGE_BYTES / each).floor().clamp(1.0, LONGEST_PAGE);
+        let rest = (self.chunks() - FIRST_PAGE).max(0.0);
+        1 + (rest / page).ceil() as u32
     }
 
     /// For how long it warms up, and is then measured.
@@ -201,7 +215,7 @@ mod tests {
 
     #[test]
     fn a_container_reads_few_rules_in_few_pages_and_many_in_all() {
-        let pages = |rules| Scenario { rules, ..USUAL }.pages();
-        assert_eq!([1, 100, 1_000, 100_000].map(pages), [1, 10, 410, 410]);
+        let pages = |rules| Scenario { rules, ..USUAL }.pages([100.0, 5.0]);
+        assert_eq!([1, 100, 1_000, 100_000].map(pages), [1, 2, 12, 410]);
     }
 }

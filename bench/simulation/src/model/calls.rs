@@ -135,7 +135,7 @@ impl Run<'_> {
         match (call.stage, call.denied) {
             (Stage::Loading(left), _) => {
                 let (container, read) = (call.container, answered + self.page_reading);
-                if left == self.scenario.pages() {
+                if left == self.pages {
                     self.containers[container as usize].epoch = published;
                 }
                 if left > 1 {

@@ -56,7 +56,7 @@ impl Run<'_> {
         let begins = now + self.assumed.environment + self.costs.start;
         let start = Call {
             container: self.make_container(false),
-            stage: Stage::Loading(self.scenario.pages()),
+            stage: Stage::Loading(self.pages),
             ..Call::new(now)
         };
         let index = self.note(start);
