@@ -24,9 +24,9 @@ static LOOKUP: LazyLock<Script> =
 /// How many chunks travel in the first reply.
 pub const PAGE: usize = 10;
 /// How many bytes travel in each that follows, about, so that a load holds up no decision.
-const PAGE_BYTES: usize = 25_000;
+pub const PAGE_BYTES: usize = 25_000;
 /// How many chunks do at most, for the same reason.
-const LONGEST_PAGE: usize = 400;
+pub const LONGEST_PAGE: usize = 400;
 
 /// How many chunks the next reply should bring, by what the last one brought: few rules lie thin, and are read in few pages.
 pub fn next_page(bodies: &[Option<Vec<u8>>]) -> usize {
