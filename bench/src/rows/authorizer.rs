@@ -1,6 +1,6 @@
 //! The whole authorizer, beside handlers that do the least that a handler can.
 
-use std::{path::PathBuf, process::Command};
+use std::process::Command;
 
 use local::servers::Redis;
 use serde_json::{Value, json};
@@ -80,15 +80,6 @@ pub fn event(key: &str) -> Event {
     Event::new(&event)
 }
 
-/// The binary of a bare handler or a function.
-pub fn contender_binary(name: &str) -> PathBuf {
-    binary(match name {
-        NOTHING => "nothing",
-        EVALSHA => "evalsha",
-        _ => "authorizer",
-    })
-}
-
 impl Authorizer {
     /// With a Redis that runs [`HERE`].
     pub fn new(redis: &Redis) -> Self {
@@ -96,22 +87,29 @@ impl Authorizer {
         let variables = variables(redis, &operator);
         let contenders = |cpu: Cpu| -> Vec<Contender> {
             [
-                (NOTHING, NOTHING, "roomy-key", "Allow"),
-                (EVALSHA, EVALSHA, "roomy-key", "Allow"),
-                ("authorizer, allowed", EVALSHA, "roomy-key", "Allow"),
+                (NOTHING, "nothing", NOTHING, "roomy-key", "Allow"),
+                (EVALSHA, "evalsha", EVALSHA, "roomy-key", "Allow"),
+                (
+                    "authorizer, allowed",
+                    "authorizer",
+                    EVALSHA,
+                    "roomy-key",
+                    "Allow",
+                ),
                 (
                     "authorizer, known to be empty",
+                    "authorizer",
                     NOTHING,
                     "empty-key",
                     "Deny",
                 ),
             ]
-            .map(|(name, base, key, answer)| Contender {
+            .map(|(name, program, base, key, answer)| Contender {
                 name,
                 base,
                 event: event(key),
                 function: on(cpu, || {
-                    Function::start(&mut Command::new(contender_binary(name)), &variables)
+                    Function::start(&mut Command::new(binary(program)), &variables)
                 }),
                 answer,
             })

@@ -35,7 +35,7 @@ pub struct Call<'a> {
     pub epoch: u64,
     /// The lanes whose epochs are compared: the caller's own and those of its buckets, each once.
     pub lanes: &'a [Lane],
-    /// The buckets, shadows last; may be none.
+    /// The buckets; may be none.
     pub buckets: &'a [Bucket<'a>],
 }
 
